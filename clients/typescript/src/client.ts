@@ -4,7 +4,7 @@ import { PostdateError, ProblemError, type Problem } from "./errors.ts";
 import { Gatherer, type Item } from "./gather.ts";
 import type { components, paths } from "./generated.ts";
 import { changeOf, checkId, named, scheduleOf, type Change, type Message, type Time } from "./messages.ts";
-import { sleep, Transport, type Answer, type Call } from "./transport.ts";
+import { isOutage, pauseLongestMs, sleep, Transport, type Answer, type Call } from "./transport.ts";
 
 type Schemas = components["schemas"];
 
@@ -34,6 +34,8 @@ export interface ClientOptions {
   retryForMs?: number;
   /** How many requests for gathered schedules are in progress at most, and likewise for cancels. Default: 2. */
   requests?: number;
+  /** Makes the requests, in place of the global one: with certificates or a proxy of your own, say. */
+  fetch?: typeof fetch;
   /** Is told what consume cannot return. Default: console.warn. */
   log?: (message: string, fields: object) => void;
 }
@@ -78,16 +80,18 @@ export class Client {
   readonly #cancels: Gatherer<void>;
   readonly #log: (message: string, fields: object) => void;
 
-  constructor(options: ClientOptions = {}) {
-    const given = options.server ?? environment("POSTDATE_SERVER") ?? "http://127.0.0.1:8080";
+  /** `given` is an address, or options. */
+  constructor(given: string | ClientOptions = {}) {
+    const options = typeof given === "string" ? { server: given } : given;
+    const servers = [options.server ?? environment("POSTDATE_SERVER") ?? "http://127.0.0.1:8080"].flat();
     const apiKey = options.apiKey ?? environment("POSTDATE_API_KEY");
     const tenant = options.tenant ?? environment("POSTDATE_AS_TENANT");
     const { timeoutMs = 40_000, retryForMs = 60_000, requests = 2 } = options;
-    if (given.length === 0) throw new TypeError("there is no server: give one, or leave it out");
+    if (servers.length === 0) throw new TypeError("there is no server: give one, or leave it out");
     if (!(timeoutMs > 0 && retryForMs >= 0 && requests >= 1))
       throw new TypeError("timeoutMs or requests is not above 0, or retryForMs is below");
     this.#transport = new Transport({
-      servers: (typeof given === "string" ? [given] : given).map(addressOf),
+      servers: servers.map(addressOf),
       headers: {
         ...(apiKey ? { Authorization: `Bearer ${apiKey}` } : {}),
         ...(tenant ? { "Postdate-Tenant": tenant } : {}),
@@ -95,6 +99,7 @@ export class Client {
       },
       timeoutMs,
       retryForMs,
+      fetch: options.fetch ?? fetch,
     });
     this.#calls = new Caller(this.#transport);
     this.#log =
@@ -356,7 +361,13 @@ export class Client {
   /** Reads an inbox page by page, and waits for new messages, until the signal aborts. No page is empty. */
   async *follow(inbox: string, read: ReadOptions = {}): AsyncGenerator<Schemas["InboxPage"], void> {
     for (let after = read.after; ;) {
-      const page = await this.readInbox(inbox, { waitMs: 30_000, ...read, after });
+      let page;
+      try {
+        page = await this.readInbox(inbox, { waitMs: 30_000, ...read, after });
+      } catch (error) {
+        if (read.signal?.aborted) return;
+        throw error;
+      }
       if (page.messages.length > 0) yield page;
       after = page.nextCursor;
     }
@@ -395,7 +406,8 @@ export class Client {
    * Receives messages of an inbox for a consumer until the signal aborts, and handles one after the other. It
    * acknowledges those for which `handle` did not throw, at the end of a batch and after each message that takes
    * more than a second; the others come again after their visibility. The signal of `handle` aborts after three
-   * quarters of that. It throws if a call fails for longer than `retryForMs`.
+   * quarters of that. Where no answer comes, or a 5xx, it goes on until one comes. It throws if there is another
+   * problem.
    */
   async consume(
     inbox: string,
@@ -421,12 +433,14 @@ export class Client {
       let batch;
       try {
         batch = await this.#receive(inbox, consumer, { limit, waitMs, visibilityMs, signal });
+        const until = batch.askedAt + (visibilityMs * 3) / 4;
+        await handleAll({ handle, ack, log }, batch.data.messages, until, signal);
       } catch (error) {
-        if (signal?.aborted) return;
-        throw error;
+        if (signal?.aborted && batch === undefined) return;
+        if (!isOutage(error)) throw error;
+        log("the server does not answer: it is asked again", { error });
+        await sleep(pauseLongestMs, signal);
       }
-      const until = batch.askedAt + (visibilityMs * 3) / 4;
-      await handleAll({ handle, ack, log }, batch.data.messages, until, signal);
     }
   }
 
@@ -553,7 +567,7 @@ const cancelled = (scheduleId: string) => ({ scheduleId, status: "CANCELLED" });
 
 function addressOf(server: string): string {
   const address = (server.includes("://") ? server : `http://${server}`).replace(/\/$/, "");
-  if (!/^https?:\/\/[^/]/.test(address) || address.endsWith("/v1")) {
+  if (!URL.canParse(address) || !/^https?:\/\/[^/]/.test(address) || address.endsWith("/v1")) {
     throw new TypeError(`"${server}" is not the address of a server: write it like http://127.0.0.1:8080`);
   }
   return address;

@@ -71,8 +71,10 @@ export class NoAnswerError extends PostdateError {
     const reason = why instanceof Error ? why.message || why.name : String(why);
     super(
       mayBeDone
-        ? `no answer from ${String(server)} (${reason}): the call may have been done or not; repeat a schedule or a ` +
-            "cancel with the same scheduleId, which is safe, and look at the message before you repeat anything else"
+        ? `no answer from ${String(server)} (${reason}): the call may have been done or not; ` +
+            (scheduleId === undefined
+              ? "a cancel, a receive or an acknowledgement is safe to repeat; look what was done before you repeat a change"
+              : `repeat it with the scheduleId ${scheduleId}, which is safe`)
         : server === undefined
           ? `the call was not sent (${reason}): nothing was done`
           : `no answer from ${server} (${reason}): nothing was done; see that a Postdate node serves there, and ` +

@@ -31,6 +31,7 @@ export interface TransportOptions {
   headers: Record<string, string>;
   timeoutMs: number;
   retryForMs: number;
+  fetch: typeof fetch;
 }
 
 /*
@@ -38,7 +39,7 @@ export interface TransportOptions {
  * half at random, so that callers do not come back at the same time.
  */
 const pauseLeastMs = 100;
-const pauseLongestMs = 2000;
+export const pauseLongestMs = 2000;
 
 /** A timer of JavaScript that is longer goes off at once. */
 const timerLongestMs = 2 ** 31 - 1;
@@ -129,6 +130,7 @@ export class Transport {
     };
     call.signal?.addEventListener("abort", leave, { once: true });
     const askedAt = performance.now();
+    const { fetch } = this.#options;
     try {
       const response = await fetch(server + call.path, {
         method: call.method,
@@ -178,6 +180,11 @@ function isPassing(error: unknown): error is PostdateError {
   return error instanceof ProblemError && [408, 429, 502, 503, 504, 507].includes(error.status);
 }
 
+/** Whether an error is that of a server that is down, for which a worker waits. */
+export function isOutage(error: unknown): boolean {
+  return error instanceof ProblemError ? error.status >= 500 : isPassing(error);
+}
+
 /** Whether an error decides the outcome of a call even if an earlier try was lost. */
 function isConclusive(error: unknown): boolean {
   return error instanceof ProblemError && ["not-found", "exists", "too-late"].includes(error.type ?? "");
@@ -208,7 +215,7 @@ export function sleep(ms: number, signal: AbortSignal | undefined): Promise<void
       signal?.removeEventListener("abort", end);
       resolve();
     };
-    const timer = setTimeout(end, Math.min(ms, timerLongestMs));
+    const timer = setTimeout(end, signal?.aborted ? 0 : Math.min(ms, timerLongestMs));
     signal?.addEventListener("abort", end, { once: true });
   });
 }

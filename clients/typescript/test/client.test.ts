@@ -1,42 +1,10 @@
 import assert from "node:assert/strict";
-import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
-import { test, type TestContext } from "node:test";
+import type { ServerResponse } from "node:http";
+import { test } from "node:test";
 import { Gatherer, type Item } from "../src/gather.ts";
-import {
-  bytesOf,
-  Client,
-  NoAnswerError,
-  ProblemError,
-  type ClientOptions,
-  type components,
-} from "../src/index.ts";
+import { bytesOf, Client, NoAnswerError, ProblemError, type components } from "../src/index.ts";
 import { sleep } from "../src/transport.ts";
-
-type Answers = (request: IncomingMessage, body: string, response: ServerResponse) => void;
-
-/** Starts a server, and returns a client of it. */
-async function clientOf(t: TestContext, answer: Answers, options: ClientOptions = {}): Promise<Client> {
-  const server = createServer((request, response) => {
-    let body = "";
-    request.on("data", (chunk: Buffer) => (body += chunk.toString()));
-    request.on("end", () => {
-      answer(request, body, response);
-    });
-  });
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  t.after(() => {
-    server.close();
-    server.closeAllConnections();
-  });
-  const { port } = server.address() as { port: number };
-  return new Client({ server: `http://127.0.0.1:${String(port)}`, log: () => undefined, ...options });
-}
-
-const problem = (name: string, status: number) => ({
-  type: `urn:postdate:problem:${name}`,
-  status,
-  detail: name,
-});
+import { clientOf, problem, type Answers } from "./server.ts";
 
 void test("concurrent schedules share a request, and each has its own result", async (t) => {
   const requests: number[] = [];
@@ -138,6 +106,51 @@ void test("the next server is asked if one fails", async (t) => {
   await both.get("a");
   await both.get("a");
   assert.equal(asked, 2);
+});
+
+void test("an earlier try that was lost is not forgotten", async (t) => {
+  let asked = 0;
+  const client = await clientOf(t, (_, __, response) => {
+    if (asked++ === 0) response.destroy();
+    else response.writeHead(503, { "Retry-After": "3600" }).end(JSON.stringify(problem("unavailable", 503)));
+  });
+  await assert.rejects(client.cancel("a"), (error: unknown) => {
+    return error instanceof NoAnswerError && error.mayBeDone;
+  });
+  assert.equal(asked, 2);
+});
+
+void test("a call is not tried again before the server wants it", async (t) => {
+  let asked = 0;
+  const client = await clientOf(t, (_, __, response) => {
+    asked++;
+    response.writeHead(503, { "Retry-After": "3600" }).end(JSON.stringify(problem("unavailable", 503)));
+  });
+  await assert.rejects(client.get("a"), (error: unknown) => {
+    return error instanceof ProblemError && error.retryAfterMs === 3_600_000;
+  });
+  assert.equal(asked, 1);
+});
+
+void test("a request that nobody waits for any more is ended", { timeout: 20_000 }, async (t) => {
+  let urls = "";
+  let arrived: () => void;
+  const arrival = new Promise<void>((resolve) => (arrived = resolve));
+  let ended: () => void;
+  const end = new Promise<void>((resolve) => (ended = resolve));
+  const client = await clientOf(t, (request, _, response) => {
+    urls += request.url ?? "";
+    response.on("close", () => {
+      ended();
+    });
+    arrived();
+  });
+  const stops = [new AbortController(), new AbortController()];
+  const calls = Promise.allSettled(stops.map(({ signal }, n) => client.cancel(`m${String(n)}`, { signal })));
+  await arrival;
+  for (const stop of stops) stop.abort();
+  await Promise.all([calls, end]);
+  assert.equal(urls, "/v1/messages/cancel");
 });
 
 void test("an answer that makes no sense is not asked for again", async (t) => {
@@ -344,8 +357,18 @@ void test("an id that would be another path is refused", async () => {
   for (const id of ["", ".", ".."]) await assert.rejects(async () => client.get(id), TypeError);
 });
 
+void test("a client takes an address, and a fetch of one's own", async () => {
+  const urls: unknown[] = [];
+  const own = (url: unknown) => {
+    urls.push(url);
+    return Promise.resolve(new Response("{}"));
+  };
+  await new Client({ server: new Client("node:8080").server, fetch: own }).health();
+  assert.deepEqual(urls, ["http://node:8080/healthz"]);
+});
+
 void test("an address that is none is refused", () => {
-  for (const server of ["", "ftp://a", "http://a/v1", []])
+  for (const server of ["", "ftp://a", "http://a/v1", "not a url", []])
     assert.throws(() => new Client({ server }), TypeError);
 });
 
