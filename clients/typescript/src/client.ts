@@ -69,7 +69,7 @@ function environment(name: string): string | undefined {
 /**
  * A client of a Postdate node or cluster.
  *
- * A call that fails throws a ProblemError or a NoAnswerError. Reads, schedules, cancels, receives and
+ * A call that fails throws a ProblemError or a NoAnswerError. Reads, schedules, cancels, redrives, receives and
  * acknowledgements are tried again until they are answered or `retryForMs` is over; other calls only where surely
  * nothing was done. Concurrent calls of schedule share requests, and so do those of cancel.
  */

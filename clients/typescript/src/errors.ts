@@ -73,7 +73,7 @@ export class NoAnswerError extends PostdateError {
       mayBeDone
         ? `no answer from ${String(server)} (${reason}): the call may have been done or not; ` +
             (scheduleId === undefined
-              ? "a cancel, a receive or an acknowledgement is safe to repeat; look what was done before you repeat a change"
+              ? "a cancel, a receive or an acknowledgement is safe to repeat; look before you repeat another call"
               : `repeat it with the scheduleId ${scheduleId}, which is safe`)
         : server === undefined
           ? `the call was not sent (${reason}): nothing was done`

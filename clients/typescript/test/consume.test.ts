@@ -73,7 +73,7 @@ void test(
 
 void test("a worker outlasts a server that is down, and no other problem", async (t) => {
   const set = setTimeout;
-  t.mock.method(globalThis, "setTimeout", (run: () => void, ms?: number) =>
+  const timers = t.mock.method(globalThis, "setTimeout", (run: () => void, ms?: number) =>
     set(run, ms === pauseLongestMs ? 0 : ms),
   );
   let asked = 0;
@@ -89,6 +89,8 @@ void test("a worker outlasts a server that is down, and no other problem", async
   };
   await assert.rejects(client.consume("a", "me", handle, { signal: stop.signal }), ProblemError);
   assert.deepEqual(events, ["a", "b", "c", "ack of a,of b,of c"]);
+  const pauses = timers.mock.calls.filter((call) => call.arguments[1] === pauseLongestMs);
+  assert.equal(pauses.length, 2);
 });
 
 void test("a reader that is stopped ends", async (t) => {
