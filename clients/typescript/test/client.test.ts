@@ -241,10 +241,11 @@ void test("the id that a message got is in the error of its schedule", async (t)
 
 void test("what may have been done is repeated only where that is safe", async (t) => {
   let asked = 0;
-  const client = await clientOf(t, (_, __, response) => {
+  const answer: Answers = (_, __, response) => {
     asked++;
     response.destroy();
-  });
+  };
+  const client = await clientOf(t, answer, { retryForMs: 500 });
   const message = { scheduleId: "a", channel: "inbox:a", delay: 1, payload: 1 };
   for (const call of [
     () => client.put(message),
