@@ -49,10 +49,19 @@ def test_webhooks(vector: dict[str, Any]) -> None:
     body, now = vector["body"].encode(), instant(vector["now"])
     for headers in forms(vector["headers"]):
         if vector["valid"]:
-            verify_webhook(vector["secrets"], headers, body, now=now)
+            assert verify_webhook(vector["secrets"], headers, body, now=now) == "order-1"
         else:
             with pytest.raises(WebhookError):
                 verify_webhook(vector["secrets"], headers, body, now=now)
+
+
+@pytest.mark.parametrize("name", ["webhook-id", "webhook-timestamp", "webhook-signature"])
+@pytest.mark.parametrize("bad", ["\udcff", "\ud800"])
+def test_a_text_that_is_none_is_no_signature(name: str, bad: str) -> None:
+    vector = VECTORS["webhooks"][0]
+    headers = {**vector["headers"], name: vector["headers"][name] + bad}
+    with pytest.raises(WebhookError):
+        verify_webhook(vector["secrets"], headers, vector["body"].encode(), now=instant(vector["now"]))
 
 
 @pytest.mark.parametrize(
@@ -82,6 +91,16 @@ def test_headers(vector: dict[str, Any]) -> None:
                 traceparent=want.get("traceparent"),
                 failed=failed_of(want["failed"]) if "failed" in want else None,
             )
+
+
+@pytest.mark.parametrize("mark", [True, "true", b"true"])
+def test_the_mark_of_a_possible_duplicate_is_a_boolean_or_a_text(mark: object) -> None:
+    headers = {**VECTORS["headers"][3]["headers"], "postdate-possible-duplicate": mark}
+    headers["postdate-failed-possible-duplicate"] = mark
+    delivery = read_headers(headers)
+    assert delivery.possible_duplicate
+    assert delivery.failed
+    assert delivery.failed.possible_duplicate
 
 
 def fail() -> None:

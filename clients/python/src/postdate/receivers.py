@@ -44,7 +44,10 @@ class Delivery:
     """What the headers of a message say."""
 
     message_id: str
-    """The same for each attempt: drop repetitions by it. Of a series it names the occurrence too."""
+    """The same for each attempt: drop repetitions by it, but not of a signed webhook, where it is not signed.
+
+    Of a series it names the occurrence too.
+    """
     schedule_id: str
     """The same for all occurrences of a series."""
     execution_time: datetime
@@ -68,7 +71,7 @@ def read_headers(headers: Headers, message_id: str | None = None) -> Delivery:
         schedule_id=_required(given, "postdate-schedule-id"),
         execution_time=_time(given, "postdate-execution-time"),
         attempt=_number(given, "postdate-attempt", 1),
-        possible_duplicate=given.get("postdate-possible-duplicate") == "true",
+        possible_duplicate=_flag(given, "postdate-possible-duplicate"),
         traceparent=given.get("traceparent"),
         failed=_failed(given) if "postdate-failed-id" in given else None,
     )
@@ -81,8 +84,12 @@ def _failed(headers: Mapping[str, str]) -> Failed:
         reason=_required(headers, "postdate-failed-reason"),
         attempts=_number(headers, "postdate-failed-attempts", 0),
         time=_time(headers, "postdate-failed-time"),
-        possible_duplicate=headers.get("postdate-failed-possible-duplicate") == "true",
+        possible_duplicate=_flag(headers, "postdate-failed-possible-duplicate"),
     )
+
+
+def _flag(headers: Mapping[str, str], name: str) -> bool:
+    return headers.get(name, "").lower() == "true"  # on RabbitMQ it is True
 
 
 def _time(headers: Mapping[str, str], name: str) -> datetime:
@@ -112,7 +119,7 @@ def _texts(headers: Headers) -> dict[str, str]:
     return {
         name.lower(): value.decode(errors="replace") if isinstance(value, bytes) else str(value)
         for name, value in pairs
-        if isinstance(value, (bytes, int, str)) and not isinstance(value, bool)
+        if isinstance(value, (bytes, int, str))
     }
 
 
@@ -127,8 +134,10 @@ def verify_webhook(
     *,
     tolerance: timedelta = timedelta(minutes=5),
     now: datetime | None = None,
-) -> None:
-    """Verifies a webhook's signature, as Standard Webhooks has it.
+) -> str:
+    """Verifies a webhook's signature, as Standard Webhooks has it, and returns the webhook-id.
+
+    Drop repetitions by that: it is the same for each attempt, and other headers that name the message are not signed.
 
     Args:
         secrets: Of several (whsec_…), one is enough, so that you can replace one.
@@ -145,11 +154,11 @@ def verify_webhook(
     now = now or datetime.now(timezone.utc)
     if not (at.isascii() and at.isdecimal()) or abs(int(at[:15]) - now.timestamp()) > tolerance.total_seconds():
         raise WebhookError("the request is too old, or a clock is wrong: compare this machine's with the node's")
-    signed = f"{name}.{at}.".encode() + body
+    signed = f"{name}.{at}.".encode(errors="surrogatepass") + body
     for secret in [secrets] if isinstance(secrets, str) else secrets:
         mac = b"v1," + base64.b64encode(hmac.digest(_key_of(secret), signed, hashlib.sha256))
-        if any([hmac.compare_digest(mac, each.encode()) for each in signatures.split(" ")]):
-            return
+        if any([hmac.compare_digest(mac, each.encode(errors="surrogatepass")) for each in signatures.split(" ")]):
+            return name
     raise WebhookError("no signature is by a secret that is known here")
 
 
