@@ -12,7 +12,7 @@ from . import models, problems
 from ._client import Client, ScheduleAnswer
 from ._consume import Handler
 from ._http import Answer, error_of
-from .errors import NoAnswerError, PostdateError, ProblemError
+from .errors import NoAnswerError, PostdateError, ProblemError, UsageError
 from .models import *  # noqa: F403
 from .problems import *  # noqa: F403
 
@@ -24,6 +24,7 @@ __all__ = [
     "PostdateError",
     "ProblemError",
     "ScheduleAnswer",
+    "UsageError",
     "error_of",
 ]
 __all__ += models.__all__

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
@@ -11,8 +12,9 @@ from typing import Any, TypeVar
 import httpx
 from typing_extensions import Self
 
-from ._forms import address_of
+from ._forms import address_of, checked
 from ._http import Call, Transport
+from .errors import UsageError
 
 T = TypeVar("T")
 
@@ -34,11 +36,14 @@ class Caller:
         server = server or os.environ.get("POSTDATE_SERVER") or "http://127.0.0.1:8080"
         api_key = api_key or os.environ.get("POSTDATE_API_KEY")
         tenant = tenant or os.environ.get("POSTDATE_AS_TENANT")
-        self._headers = {
-            **({"Authorization": f"Bearer {api_key}"} if api_key else {}),
-            **({"Postdate-Tenant": tenant} if tenant else {}),
-            **(headers or {}),
-        }
+        self._headers = checked(
+            {
+                **({"Authorization": f"Bearer {api_key}"} if api_key else {}),
+                **({"Postdate-Tenant": tenant} if tenant else {}),
+                **(headers or {}),
+            }
+        )
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._owns_http = http is None
         self._http = http or httpx.AsyncClient(limits=httpx.Limits(max_keepalive_connections=64))
         servers = [address_of(each) for each in ([server] if isinstance(server, str) else server)]
@@ -65,16 +70,20 @@ class Caller:
         return self._transport.server
 
     def _call(
-        self, method: str, path: str, body: str | None = None, headers: Mapping[str, str] | None = None, **more: Any
+        self, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None, **more: Any
     ) -> Call:
-        return Call(method, path, body, {**self._headers, **(headers or {})}, **more)
+        loop = asyncio.get_running_loop()
+        self._loop = self._loop or loop
+        if loop is not self._loop:  # it cannot use the connections of another
+            raise UsageError("a client is for one event loop, that of its first call: make one in each asyncio.run")
+        return Call(method, path, body, {**self._headers, **checked(headers or {})}, **more)
 
     async def _ask(
         self,
         kind: type[T],
         method: str,
         path: str,
-        body: str | None = None,
+        body: bytes | None = None,
         headers: Mapping[str, str] | None = None,
         wait: timedelta = timedelta(),
     ) -> T:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from datetime import datetime, timedelta
+from operator import attrgetter
 from typing import TypeVar
 
 import httpx
@@ -12,15 +13,14 @@ from pydantic import ValidationError
 
 from . import models
 from ._consume import Batch, Handler, log
-from ._forms import condition, duration, instant, named, path_of, query_of
+from ._forms import condition, named, path_of, query_of
 from ._gather import Gatherer, Item
-from ._http import Answer, Call, error_of
-from ._model import wire
+from ._http import Answer, error_of
+from ._model import Model, duration, instant, wire
 from ._operations import Operations
-from .errors import ProblemError, garbled
+from .errors import PostdateError, ProblemError, UsageError, garbled
 
 T = TypeVar("T")
-_Item = TypeVar("_Item", models.BatchResult, models.CancelResult)
 
 _NO_TIME = timedelta()
 _PAGE = 1000
@@ -40,10 +40,10 @@ class ScheduleAnswer(models.Scheduled):
 class Client(Operations):
     """A client of a Postdate node or cluster.
 
-    A call that fails raises a ProblemError or a NoAnswerError. Reads, schedules, cancels, receives and
+    A call that fails raises a ProblemError, a NoAnswerError or a UsageError. Reads, schedules, cancels, receives and
     acknowledgements are tried again until they are answered or `retry_for` is over; other calls only where surely
     nothing was done. Concurrent calls of schedule share requests, and so do those of cancel. To end a call sooner,
-    cancel its task, as asyncio.timeout does.
+    cancel its task, as asyncio.timeout does. A client is for one event loop.
     """
 
     def __init__(
@@ -72,6 +72,8 @@ class Client(Operations):
             requests: How many requests for gathered schedules are in progress at most, and likewise for cancels.
             http: Makes the requests, with its own settings of TLS and proxies. Its owner closes it.
         """
+        if requests < 1:
+            raise UsageError("requests must be at least 1: with none, nothing is sent")
         super().__init__(server, api_key, tenant, headers, timeout, retry_for, http)
         self._schedules = Gatherer(self._schedule_alone, self._schedule_together, requests)
         self._cancels = Gatherer(self._cancel_alone, self._cancel_together, requests)
@@ -85,47 +87,65 @@ class Client(Operations):
         ExistsError. A call with a traceparent, the W3C trace context that goes with the message, shares no request.
         """
         schedule_id, body = named(message)
-        if traceparent is None:
-            return await self._transport.retry(True, lambda: self._schedules.call(schedule_id, body))
-        call = self._call("POST", "/v1/messages", body, {"traceparent": traceparent})
-        return await self._transport.retry(True, lambda: self._schedule_once(call))
+        call = self._call("POST", "/v1/messages", body, None if traceparent is None else {"traceparent": traceparent})
+        send = self._schedules.call if traceparent is None else self._schedule_alone
+        try:
+            return await self._transport.retry(True, lambda: send(Item(schedule_id, call)))
+        except PostdateError as error:
+            raise error.of(schedule_id) from error.__cause__
 
     async def _schedule_alone(self, item: Item[ScheduleAnswer]) -> ScheduleAnswer:
-        return await self._schedule_once(self._call("POST", "/v1/messages", item.body))
-
-    async def _schedule_once(self, call: Call) -> ScheduleAnswer:
-        answer = await self._transport.once(call)
-        form = answer.read(models.Scheduled).model_dump(exclude_unset=True)
-        return ScheduleAnswer(**form, created=answer.status == httpx.codes.CREATED)
+        answer = await self._transport.once(item.call)
+        scheduled = answer.read(models.Scheduled)
+        _check(answer, [item.schedule_id], [scheduled], "schedule_id")
+        return ScheduleAnswer(**scheduled.model_dump(exclude_unset=True), created=answer.status == httpx.codes.CREATED)
 
     async def schedule_all(self, messages: Sequence[models.Message]) -> list[models.BatchResult]:
-        """Schedules up to 10,000 messages in one request. Each stands or falls alone, and its result says which."""
-        body = f"[{','.join(named(message)[1] for message in messages)}]"
-        call = self._call("POST", "/v1/messages/batch", body, repeatable=True)
-        return (await self._transport.do(call)).read(models.BatchResults).results
+        """Schedules up to 10,000 messages in one request. Each stands or falls alone, and its result says which.
+
+        Give each a schedule_id, so that you can repeat a call that fails.
+        """
+        ids, bodies = zip(*map(named, messages), strict=True) if messages else ((), ())
+        call = self._call("POST", "/v1/messages/batch", b"[" + b",".join(bodies) + b"]", repeatable=True)
+        answer = await self._transport.do(call)
+        results = answer.read(models.BatchResults).results
+        _check(answer, ids, results, "schedule_id")
+        return results
 
     async def _schedule_together(
         self, items: Sequence[Item[ScheduleAnswer]]
     ) -> Sequence[ScheduleAnswer | ProblemError]:
-        body = f"[{','.join(item.body for item in items)}]"
+        body = b"[" + b",".join(item.call.body or b"" for item in items) + b"]"
         answer = await self._transport.once(self._call("POST", "/v1/messages/batch", body))
         results = answer.read(models.BatchResults).results
-        return _results_of(answer, items, results, lambda each: ScheduleAnswer(**each.model_dump(exclude_unset=True)))
+        _check(answer, [item.schedule_id for item in items], results, "schedule_id")
+        try:
+            return [
+                error_of(each.error) if each.error else ScheduleAnswer(**each.model_dump(exclude_unset=True))
+                for each in results
+            ]
+        except ValidationError as error:
+            raise garbled(answer.server, True, error) from error
 
     async def put(self, message: models.Message, *, if_version: str | None = None) -> models.Scheduled:
         """Creates the message with this schedule_id, or replaces it while it is PENDING.
 
         With a version, a message that has another one is left, with a PreconditionFailedError.
         """
-        path = path_of("/v1/messages/{}", message.schedule_id or "")
-        return await self._ask(models.Scheduled, "PUT", path, wire(message), condition(if_version))
+        return await self._change("PUT", message.schedule_id or "", message, if_version)
 
     async def patch(
         self, schedule_id: str, change: models.Change, *, if_version: str | None = None
     ) -> models.Scheduled:
         """Changes a message while it is PENDING, or a series from its next occurrence on."""
+        return await self._change("PATCH", schedule_id, change, if_version)
+
+    async def _change(self, method: str, schedule_id: str, to: Model, if_version: str | None) -> models.Scheduled:
         path = path_of("/v1/messages/{}", schedule_id)
-        return await self._ask(models.Scheduled, "PATCH", path, wire(change), condition(if_version))
+        answer = await self._transport.do(self._call(method, path, wire(to), condition(if_version)))
+        scheduled = answer.read(models.Scheduled)
+        _check(answer, [schedule_id], [scheduled], "schedule_id")
+        return scheduled
 
     async def move(
         self, schedule_id: str, to: datetime | timedelta, *, if_version: str | None = None
@@ -152,29 +172,36 @@ class Client(Operations):
 
         If delivery may have begun, it raises a TooLateError.
         """
-        await self._transport.retry(True, lambda: self._cancels.call(schedule_id, schedule_id))
+        call = self._call("DELETE", path_of("/v1/messages/{}", schedule_id))
+        await self._transport.retry(True, lambda: self._cancels.call(Item(schedule_id, call)))
 
     async def _cancel_alone(self, item: Item[None]) -> None:
-        answer = await self._transport.once(self._call("DELETE", path_of("/v1/messages/{}", item.schedule_id)))
-        _check_cancelled(answer, answer.read(models.Cancelled).status)
+        answer = await self._transport.once(item.call)
+        cancelled = answer.read(models.Cancelled)
+        _check(answer, [(item.schedule_id, "CANCELLED")], [cancelled], "schedule_id", "status")
 
     async def cancel_all(self, schedule_ids: Sequence[str]) -> list[models.CancelResult]:
         """Cancels up to 10,000 messages in one request. A result without an error is the same guarantee."""
-        return await self._many("cancel", schedule_ids)
+        return await self._many("cancel", schedule_ids, "CANCELLED")
 
     async def redrive(self, schedule_ids: Sequence[str]) -> list[models.CancelResult]:
         """Tries up to 10,000 messages again that failed. Each is PENDING then, or its result has an error."""
-        return await self._many("redrive", schedule_ids)
+        return await self._many("redrive", schedule_ids, "PENDING")
 
     async def purge(self, schedule_ids: Sequence[str]) -> list[models.CancelResult]:
-        """Deletes up to 10,000 messages that failed. Each is gone then, or its result has an error."""
-        return await self._many("purge", schedule_ids)
+        """Deletes up to 10,000 messages that failed. Each is gone then, or its result has an error.
 
-    async def _many(self, what: str, schedule_ids: Sequence[str]) -> list[models.CancelResult]:
+        It is not repeated once it may have been done: the id may be another message's by then.
+        """
+        return await self._many("purge", schedule_ids, "DELIVERY_FAILED", repeatable=False)
+
+    async def _many(
+        self, what: str, schedule_ids: Sequence[str], status: models.Status, repeatable: bool = True
+    ) -> list[models.CancelResult]:
         body = wire(models.Cancel(schedule_ids=list(schedule_ids)))
-        answer = await self._transport.do(self._call("POST", f"/v1/messages/{what}", body, repeatable=True))
+        answer = await self._transport.do(self._call("POST", f"/v1/messages/{what}", body, repeatable=repeatable))
         results = answer.read(models.CancelResults).results
-        _check_count(answer, results, schedule_ids)
+        _check(answer, [(each, status) for each in schedule_ids], results, "schedule_id", "status")
         return results
 
     async def cancel_where(self, filter: models.JobFilter) -> str:
@@ -190,9 +217,10 @@ class Client(Operations):
         return await self._start_job("purge", filter)
 
     async def _start_job(self, what: str, filter: models.JobFilter) -> str:
-        body = wire(models.Cancel(filter=filter))
-        answer = await self._transport.do(self._call("POST", f"/v1/messages/{what}", body, repeatable=True))
-        return answer.read(models.JobStarted).job_id
+        # It is not repeated once it may have been done: there would be two jobs.
+        return (
+            await self._ask(models.JobStarted, "POST", f"/v1/messages/{what}", wire(models.Cancel(filter=filter)))
+        ).job_id
 
     async def job(self, job_id: str) -> models.Job:
         """Says how far a job has come."""
@@ -210,7 +238,8 @@ class Client(Operations):
         body = wire(models.Cancel(schedule_ids=[item.schedule_id for item in items]))
         answer = await self._transport.once(self._call("POST", "/v1/messages/cancel", body))
         results = answer.read(models.CancelResults).results
-        return _results_of(answer, items, results, lambda each: _check_cancelled(answer, each.status))
+        _check(answer, [(item.schedule_id, "CANCELLED") for item in items], results, "schedule_id", "status")
+        return [error_of(each.error) if each.error else None for each in results]
 
     async def get(self, schedule_id: str) -> models.StoredMessage:
         """Reads a message."""
@@ -327,7 +356,7 @@ class Client(Operations):
         call = self._call("POST", path, wire(models.Acknowledge(receipts=list(receipts))), repeatable=True)
         answer = await self._transport.do(call)
         results = answer.read(models.AckResults).results
-        _check_count(answer, results, receipts)
+        _check(answer, [(each, True) for each in receipts], results, "receipt", "acked")
         return results
 
     async def consume(
@@ -365,25 +394,14 @@ class Client(Operations):
                 await Batch(handle, ack, until).handle_all(answer.read(models.Received).messages, stop.is_set)
 
 
-def _results_of(
-    answer: Answer, items: Sequence[object], results: Sequence[_Item], success: Callable[[_Item], T]
-) -> list[T | ProblemError]:
-    """Returns what became of each item of a request."""
-    _check_count(answer, results, items)
-    try:
-        return [success(result) if result.error is None else error_of(result.error) for result in results]
-    except ValidationError as error:
-        raise garbled(answer.server, True, error) from error
-
-
-def _check_count(answer: Answer, results: Sequence[object], items: Sequence[object]) -> None:
-    if len(results) != len(items):
-        raise garbled(answer.server, True, f"it has {len(results)} results for {len(items)} items")
-
-
-def _check_cancelled(answer: Answer, status: str | None) -> None:
-    if status != "CANCELLED":
-        raise garbled(answer.server, True, f"it says {status} of a message that was cancelled")
+def _check(answer: Answer, asked: Sequence[object], results: Sequence[object], *names: str) -> None:
+    """Checks that an answer says of each item what was asked for, in the fields with these names, or an error."""
+    if len(results) != len(asked):
+        raise garbled(answer.server, True, f"it has {len(results)} results for {len(asked)} items")
+    said = attrgetter(*names)
+    for want, result in zip(asked, results, strict=True):
+        if getattr(result, "error", None) is None and said(result) != want:
+            raise garbled(answer.server, True, f"it says {said(result)} where {want} was asked for")
 
 
 async def _unless(stop: asyncio.Event, call: Awaitable[T]) -> T | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import logging
 import time
@@ -54,7 +55,9 @@ class Batch:
                 doing = self.handle(message)
                 if inspect.isawaitable(doing):
                     await doing
-        except Exception as error:
+        except (Exception, asyncio.CancelledError) as error:
+            if isinstance(error, asyncio.CancelledError) and _is_cancelled():
+                raise
             again = "message %s (delivery %d) comes again: it was not handled: %r"
             log.warning(again, message.schedule_id, message.deliveries, error)
         else:
@@ -64,3 +67,8 @@ class Batch:
         handled, self.handled = self.handled, []
         if handled:
             await self.ack(handled)
+
+
+def _is_cancelled() -> bool:
+    """Whether this task is cancelled, and not only what it waited for. Python 3.10 does not know: it may be."""
+    return getattr(asyncio.current_task(), "cancelling", lambda: 1)() > 0

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 import time
-from datetime import datetime, timedelta
+from collections.abc import Mapping
 from urllib.parse import quote, urlencode
 from uuid import UUID
 
 from . import models
 from ._model import wire
+from .errors import UsageError
+
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_HEADER_VALUE = re.compile(r"([!-~]([\t -~]*[!-~])?)?")
 
 
-def named(message: models.Message) -> tuple[str, str]:
+def named(message: models.Message) -> tuple[str, bytes]:
     """Returns the id of a message, which it gets if it has none, and its JSON."""
+    if message.schedule_id == "":
+        raise UsageError('"" is no schedule_id: leave it out, and the message gets one')
     schedule_id = message.schedule_id or new_id()
     return schedule_id, wire(message.model_copy(update={"schedule_id": schedule_id}))
 
@@ -28,7 +35,7 @@ def address_of(server: str) -> str:
     """Returns the address of a server, without a slash at its end."""
     address = (server if "://" in server else f"http://{server}").rstrip("/")
     if not address.partition("://")[2] or not address.startswith(("http://", "https://")) or address.endswith("/v1"):
-        raise ValueError(f'"{server}" is not the address of a server: write it like http://127.0.0.1:8080')
+        raise UsageError(f'"{server}" is not the address of a server: write it like http://127.0.0.1:8080')
     return address
 
 
@@ -36,28 +43,34 @@ def path_of(form: str, *values: str) -> str:
     """Returns a path like /v1/messages/{} with values in it."""
     for value in values:
         if value in ("", ".", ".."):
-            raise ValueError(f'"{value}" is no name: it would be another path')
-    return form.format(*(quote(value, safe="") for value in values))
+            raise UsageError(f'"{value}" is no name: it would be another path')
+    return form.format(*(quote(encoded(value), safe="") for value in values))
+
+
+def encoded(text: str) -> bytes:
+    """Returns the bytes of a text."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise UsageError(f"this text cannot be sent: {error}") from error
+
+
+def checked(headers: Mapping[str, str]) -> Mapping[str, str]:
+    """Returns headers that can be sent. The error does not quote what is in them: it may be a key."""
+    for name, value in headers.items():
+        if not _HEADER_NAME.fullmatch(name) or not _HEADER_VALUE.fullmatch(value):
+            what = {"Authorization": "the API key", "Postdate-Tenant": "the tenant"}.get(name, f"the header {name!r}")
+            why = "it has a line break, a space at its end, or a character that a header cannot have"
+            raise UsageError(f"{what} cannot be sent: {why}")
+    return headers
 
 
 def query_of(**given: str | int | None) -> str:
     """Returns a query of what is not None."""
-    present = {name: value for name, value in given.items() if value is not None}
+    present = {name: encoded(str(value)) for name, value in given.items() if value is not None}
     return f"?{urlencode(present)}" if present else ""
 
 
 def condition(version: str | None) -> dict[str, str]:
     """Returns the header that asks for a version of a message."""
     return {} if version is None else {"If-Match": f'"{version}"'}
-
-
-def duration(time: timedelta) -> str:
-    """Returns a duration in the form of the API."""
-    return f"{time // timedelta(milliseconds=1)}ms"
-
-
-def instant(time: datetime | None) -> str | None:
-    """Returns a time in the form of the API."""
-    if time is not None and time.tzinfo is None:
-        raise ValueError("the time has no zone: use datetime.now(timezone.utc), for example")
-    return time.isoformat() if time else None

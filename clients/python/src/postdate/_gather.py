@@ -8,13 +8,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+from ._http import Call
 from .errors import ProblemError
 
 R = TypeVar("R")
 
 _ITEMS_MAX = 500
-# A batch has at most 64 MiB, and a character at most four bytes.
-_CHARACTERS_MAX = 16 << 20
+_BYTES_MAX = 16 << 20
 
 
 @dataclass(eq=False)
@@ -22,8 +22,8 @@ class Item(Generic[R]):
     """One of the calls that share a request."""
 
     schedule_id: str
-    body: str
-    """Its JSON in the request."""
+    call: Call
+    """How it is sent alone."""
     answer: asyncio.Future[R] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
 
@@ -48,9 +48,8 @@ class Gatherer(Generic[R]):
         self._waiting: deque[Item[R]] = deque()
         self._senders: set[asyncio.Task[None]] = set()
 
-    async def call(self, schedule_id: str, body: str) -> R:
+    async def call(self, item: Item[R]) -> R:
         """Makes a call, alone or with others."""
-        item = Item[R](schedule_id, body)
         self._waiting.append(item)
         if len(self._senders) < self._senders_max:
             sender = asyncio.create_task(self._send())
@@ -76,10 +75,10 @@ class Gatherer(Generic[R]):
     def _take(self) -> list[Item[R]]:
         """Takes as much of what waits as fits into a request."""
         taken: list[Item[R]] = []
-        characters = 0
+        size = 0
         while self._waiting and len(taken) < _ITEMS_MAX:
-            characters += len(self._waiting[0].body) + 1
-            if taken and characters > _CHARACTERS_MAX:
+            size += len(self._waiting[0].call.body or b"") + 1
+            if taken and size > _BYTES_MAX:
                 break
             item = self._waiting.popleft()
             if not item.answer.done():
@@ -87,23 +86,46 @@ class Gatherer(Generic[R]):
         return taken
 
     async def _deliver(self, items: Sequence[Item[R]]) -> None:
-        """Makes one request and gives each caller its answer."""
-        results: Sequence[R | Exception]
-        try:
-            results = [await self._alone(items[0])] if len(items) == 1 else await self._together(items)
-        except Exception as error:
-            refused = isinstance(error, ProblemError) and error.status in (400, 413)
-            if refused and len(items) > 1:
-                # Because of one item, or of their number: halving keeps it from the others.
-                half = len(items) // 2
-                await self._deliver(items[:half])
-                await self._deliver(items[half:])
-                return
-            results = [error] * len(items)
-        for item, result in zip(items, results, strict=True):
-            if item.answer.done():
+        """Makes one request and gives each caller its answer. Of one that is refused it sends the halves."""
+        refused = [(items, await self._request(items))]
+        while refused:
+            whole, problem = refused.pop()
+            if problem is None:
                 continue
-            if isinstance(result, Exception):
-                item.answer.set_exception(result)
+            middle = len(whole) // 2
+            # Because of one item, or of their number: halving keeps it from the others.
+            halves = [(half, await self._request(half)) for half in (whole[:middle], whole[middle:])]
+            if all(_concerns_all(problem, other) for _, other in halves):
+                _settle(whole, [problem] * len(whole))
             else:
-                item.answer.set_result(result)
+                refused += halves
+
+    async def _request(self, items: Sequence[Item[R]]) -> ProblemError | None:
+        """Makes one request, and returns with what it was refused if halves of it may not be."""
+        try:
+            _settle(items, [await self._alone(items[0])] if len(items) == 1 else await self._together(items))
+        except ProblemError as error:
+            if error.status in (400, 413) and len(items) > 1:
+                return error
+            _settle(items, [error] * len(items))
+        except Exception as error:
+            _settle(items, [error] * len(items))
+        return None
+
+
+def _concerns_all(problem: ProblemError, half: ProblemError | None) -> bool:
+    """Whether a half is refused as the whole was. Of a size (413) a smaller half may do."""
+    if half is None or problem.status != 400:  # noqa: PLR2004
+        return False
+    return (problem.problem.type, str(problem)) == (half.problem.type, str(half))
+
+
+def _settle(items: Sequence[Item[R]], results: Sequence[R | Exception]) -> None:
+    """Gives each caller its answer."""
+    for item, result in zip(items, results, strict=True):
+        if item.answer.done():
+            continue
+        if isinstance(result, Exception):
+            item.answer.set_exception(result)
+        else:
+            item.answer.set_result(result)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import re
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,7 +15,7 @@ import anyio
 import httpx
 from pydantic import TypeAdapter, ValidationError
 
-from .errors import NoAnswerError, PostdateError, ProblemError, garbled
+from .errors import NoAnswerError, PostdateError, ProblemError, UsageError, garbled
 from .models import Problem
 from .problems import BY_TYPE, ExistsError, NotFoundError, TooLateError
 
@@ -35,9 +36,9 @@ class Call:
     method: str
     path: str
     """With its query, such as /v1/messages?limit=10."""
-    body: str | None = None
+    body: bytes | None = None
     """JSON, unless the headers have another Content-Type."""
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)  # with the API key
     repeatable: bool = False
     """It is safe to do the call twice, so it is tried again if it may have been done. A GET always is."""
     wait: timedelta = timedelta()
@@ -120,6 +121,8 @@ class Transport:
             raise
 
     async def _request(self, server: str, call: Call) -> Answer:
+        if self._http.is_closed:
+            raise UsageError("the client is closed")
         limit = (self._timeout + call.wait).total_seconds()
         headers = {"Content-Type": "application/json"} if call.body is not None else {}
         asked_at = time.monotonic()
@@ -159,7 +162,7 @@ def _problem_of(response: httpx.Response) -> ProblemError:
         title = f"the server answered {status} {response.reason_phrase}"
         problem = Problem.model_validate({"type": "about:blank", "title": title, "status": status, "detail": ""})
     after = response.headers.get("Retry-After", "")  # a date would need a clock that is right
-    retry_after = timedelta(seconds=int(after)) if after.isdecimal() else None
+    retry_after = timedelta(seconds=int(after)) if re.fullmatch("[0-9]{1,9}", after) else None
     return error_of(problem, request_id=response.headers.get("X-Request-Id"), retry_after=retry_after)
 
 

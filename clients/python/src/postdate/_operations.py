@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from . import models
 from ._caller import Caller
-from ._forms import path_of, query_of
+from ._forms import encoded, path_of, query_of
 from ._http import Answer
 from ._model import wire
 
@@ -88,4 +88,5 @@ class Operations(Caller):
             repeatable: It is safe to do the call twice, so it is tried again if it may have been done. A GET always
                 is.
         """
-        return await self._transport.do(self._call(method, path, body, headers, repeatable=repeatable))
+        content = None if body is None else encoded(body)
+        return await self._transport.do(self._call(method, path, content, headers, repeatable=repeatable))

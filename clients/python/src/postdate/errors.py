@@ -5,15 +5,31 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from typing_extensions import Self
+
 if TYPE_CHECKING:
     from .models import Problem
 
 
 class PostdateError(Exception):
-    """What every call that fails raises: a ProblemError or a NoAnswerError."""
+    """What every call that fails raises: a ProblemError, a NoAnswerError or a UsageError."""
 
     may_be_done: bool
     """Whether a call that changes something may have taken effect all the same."""
+    schedule_id: str | None = None
+    """Of schedule: the id of the message, which the client may have made. Repeat the call with it."""
+
+    def of(self, schedule_id: str) -> Self:
+        """Returns this error for one message, as calls that share a request share its error."""
+        error = type(self).__new__(type(self), *self.args)
+        error.__dict__.update(self.__dict__, schedule_id=schedule_id)
+        return error
+
+
+class UsageError(PostdateError, ValueError):
+    """What was given cannot be sent, or the client cannot be used so. Nothing was done."""
+
+    may_be_done = False
 
 
 class ProblemError(PostdateError):
@@ -40,8 +56,8 @@ class ProblemError(PostdateError):
 class NoAnswerError(PostdateError):
     """There was no answer, or none that can be read. Its cause says why."""
 
-    def __init__(self, server: str | None, may_be_done: bool, cause: object) -> None:
-        """Makes the error of a call to a server; None: it was not sent."""
+    def __init__(self, server: str, may_be_done: bool, cause: object) -> None:
+        """Makes the error of a call to a server."""
         self.server = server
         self.may_be_done = may_be_done
         self.is_garbled = False
@@ -52,8 +68,6 @@ class NoAnswerError(PostdateError):
                 f"no answer from {server} ({why}): the call may have been done or not; repeat a schedule or a cancel "
                 "with the same schedule_id, which is safe, and look at the message before you repeat anything else"
             )
-        elif server is None:
-            text = f"the call was not sent ({why}): nothing was done"
         else:
             text = (
                 f"no answer from {server} ({why}): nothing was done; see that a Postdate node serves there, "
