@@ -3,6 +3,7 @@ import json
 import threading
 from collections.abc import Callable
 from datetime import datetime
+from email.message import Message as Headerlike
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from postdate.receivers import (
     HeadersError,
     MemoryStore,
     WebhookError,
+    read_failed,
     read_headers,
     verify_webhook,
 )
@@ -41,7 +43,10 @@ def failed_of(want: dict[str, Any]) -> Failed:
 
 def forms(headers: dict[str, Any]) -> list[Headers]:
     """Returns headers as the libraries have them."""
-    return [headers, list(headers.items()), [(name, str(value).encode()) for name, value in headers.items()]]
+    like = Headerlike()
+    for name, value in headers.items():
+        like[name] = str(value)
+    return [headers, list(headers.items()), [(name, str(value).encode()) for name, value in headers.items()], like]
 
 
 @pytest.mark.parametrize("vector", VECTORS["webhooks"], ids=lambda vector: vector["name"])
@@ -101,6 +106,13 @@ def test_the_mark_of_a_possible_duplicate_is_a_boolean_or_a_text(mark: object) -
     assert delivery.possible_duplicate
     assert delivery.failed
     assert delivery.failed.possible_duplicate
+
+
+def test_the_headers_of_an_inbox_that_is_a_failure_channel_can_be_read() -> None:
+    headers = VECTORS["headers"][3]["headers"]
+    of_inbox = {name: value for name, value in headers.items() if name.startswith("postdate-failed-")}
+    assert read_failed(of_inbox) == failed_of(VECTORS["headers"][3]["want"]["failed"])
+    assert read_failed({}) is None
 
 
 def fail() -> None:

@@ -13,9 +13,17 @@ import threading
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
-from typing import Protocol
+from typing import Any, Protocol
 
-Headers = Mapping[str, object] | Iterable[tuple[str, object]]
+
+class HasItems(Protocol):
+    """A mapping, or what is like one, as the headers of http.server are."""
+
+    def items(self) -> Iterable[tuple[str, object]]:
+        """Returns names and values."""
+
+
+Headers = HasItems | Iterable[tuple[str, object]]
 """Headers as the libraries have them: those of a request, properties.headers of pika, record.headers of Kafka."""
 
 _SECRET_BYTES_MIN = 16
@@ -73,18 +81,25 @@ def read_headers(headers: Headers, message_id: str | None = None) -> Delivery:
         attempt=_number(given, "postdate-attempt", 1),
         possible_duplicate=_flag(given, "postdate-possible-duplicate"),
         traceparent=given.get("traceparent"),
-        failed=_failed(given) if "postdate-failed-id" in given else None,
+        failed=read_failed(given),
     )
 
 
-def _failed(headers: Mapping[str, str]) -> Failed:
+def read_failed(headers: Headers) -> Failed | None:
+    """Reads what headers say of a message that could not be delivered. None: nothing.
+
+    It is for an inbox that is a failure channel: give it the headers of what comes out of that.
+    """
+    given = _texts(headers)
+    if "postdate-failed-id" not in given:
+        return None
     return Failed(
-        message_id=_required(headers, "postdate-failed-id"),
-        channel=_required(headers, "postdate-failed-channel"),
-        reason=_required(headers, "postdate-failed-reason"),
-        attempts=_number(headers, "postdate-failed-attempts", 0),
-        time=_time(headers, "postdate-failed-time"),
-        possible_duplicate=_flag(headers, "postdate-failed-possible-duplicate"),
+        message_id=_required(given, "postdate-failed-id"),
+        channel=_required(given, "postdate-failed-channel"),
+        reason=_required(given, "postdate-failed-reason"),
+        attempts=_number(given, "postdate-failed-attempts", 0),
+        time=_time(given, "postdate-failed-time"),
+        possible_duplicate=_flag(given, "postdate-failed-possible-duplicate"),
     )
 
 
@@ -115,7 +130,8 @@ def _required(headers: Mapping[str, str], name: str) -> str:
 
 def _texts(headers: Headers) -> dict[str, str]:
     """Returns headers by their names in small letters."""
-    pairs = headers.items() if isinstance(headers, Mapping) else headers
+    items = getattr(headers, "items", None)
+    pairs: Any = items() if items else headers
     return {
         name.lower(): value.decode(errors="replace") if isinstance(value, bytes) else str(value)
         for name, value in pairs
