@@ -513,10 +513,26 @@ def test_each_item_of_a_request_has_a_result_that_makes_sense() -> None:
             assert error.may_be_done
 
 
-@pytest.mark.parametrize("name", ["", ".", ".."])
-def test_an_id_that_would_be_another_path_is_refused(name: str) -> None:
-    with pytest.raises(ValueError, match="no name"):
+@pytest.mark.parametrize("name", ["", ".", "..", None])
+def test_an_id_that_is_none_is_refused(name: Any) -> None:
+    with pytest.raises(postdate.UsageError, match="no name"):
         play(httpx.Response(200), lambda client: client.get(name))
+    with pytest.raises(postdate.UsageError, match="no name"):
+        play(httpx.Response(200), lambda client: client.cancel(name))
+
+
+def test_a_number_is_no_time_and_no_duration() -> None:
+    number: Any = 5
+    calls: list[Callable[[Client], Awaitable[Any]]] = [
+        lambda client: client.move("a", number),
+        lambda client: client.receive("in", "me", wait=number),
+        lambda client: client.consume("in", "me", lambda _: None, visibility=number),
+    ]
+    for call in calls:
+        with pytest.raises(postdate.UsageError, match="timedelta"):
+            play(httpx.Response(200), call)
+    with pytest.raises(postdate.UsageError, match="timedelta"):
+        Client("http://node", timeout=number)
 
 
 @pytest.mark.parametrize("server", ["ftp://a", "http://", "http://a/v1"])
@@ -606,6 +622,26 @@ def test_consume_begins_no_message_after_three_quarters_of_its_visibility(monkey
     consume(handle, acked, visibility=timedelta(seconds=1000))
     assert handled == ["a", "b"]
     assert acked == ["r-a", "r-b"]
+
+
+def test_consume_goes_on_if_a_node_is_down_for_long_and_ends_if_it_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("postdate._client._PAUSE_LONGEST", 0)
+    down = httpx.Response(500, json=problem("internal", 500))
+    refused = httpx.Response(403, json=problem("forbidden", 403))
+    none = httpx.Response(200, json={"messages": []})
+    some = httpx.Response(200, json={"messages": [received("a")]})
+    script = iter([("receive", down), ("receive", none), ("receive", some), ("ack", down), ("receive", refused)])
+
+    def answers(request: httpx.Request) -> httpx.Response:
+        path, answer = next(script)
+        assert request.url.path.endswith(path)
+        return answer
+
+    with pytest.raises(postdate.ForbiddenError):
+        play(answers, lambda client: client.consume("in", "me", lambda _: None), retry_for=NEVER)
+    assert next(script, None) is None
 
 
 def test_a_stop_ends_a_receive_that_waits() -> None:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import httpx
 from typing_extensions import Self
 
-from ._forms import address_of, checked
+from ._forms import address_of, check_durations, checked
 from ._http import Call, Transport
 from .errors import UsageError
 
@@ -33,6 +33,7 @@ class Caller:
         http: httpx.AsyncClient | None,
     ) -> None:
         """Makes one with the options of a client."""
+        check_durations(timeout=timeout, retry_for=retry_for)
         server = server or os.environ.get("POSTDATE_SERVER") or "http://127.0.0.1:8080"
         api_key = api_key or os.environ.get("POSTDATE_API_KEY")
         tenant = tenant or os.environ.get("POSTDATE_AS_TENANT")

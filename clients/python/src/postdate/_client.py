@@ -13,12 +13,12 @@ from pydantic import ValidationError
 
 from . import models
 from ._consume import Batch, Handler, log
-from ._forms import condition, named, path_of, query_of
+from ._forms import check_durations, condition, named, path_of, query_of
 from ._gather import Gatherer, Item
 from ._http import Answer, error_of
 from ._model import Model, duration, instant, wire
 from ._operations import Operations
-from .errors import PostdateError, ProblemError, UsageError, garbled
+from .errors import NoAnswerError, PostdateError, ProblemError, UsageError, garbled
 
 T = TypeVar("T")
 
@@ -105,11 +105,12 @@ class Client(Operations):
 
         Give each a schedule_id, so that you can repeat a call that fails.
         """
-        ids, bodies = zip(*map(named, messages), strict=True) if messages else ((), ())
-        call = self._call("POST", "/v1/messages/batch", b"[" + b",".join(bodies) + b"]", repeatable=True)
+        items = [named(message) for message in messages]
+        body = b"[" + b",".join(body for _, body in items) + b"]"
+        call = self._call("POST", "/v1/messages/batch", body, repeatable=True)
         answer = await self._transport.do(call)
         results = answer.read(models.BatchResults).results
-        _check(answer, ids, results, "schedule_id")
+        _check(answer, [schedule_id for schedule_id, _ in items], results, "schedule_id")
         return results
 
     async def _schedule_together(
@@ -151,6 +152,8 @@ class Client(Operations):
         self, schedule_id: str, to: datetime | timedelta, *, if_version: str | None = None
     ) -> models.Scheduled:
         """Moves a message to another time, or to one after now."""
+        if not isinstance(to, (datetime, timedelta)):
+            raise UsageError("give the time as a datetime, or the delay as a timedelta")
         change = models.Change(delay=to) if isinstance(to, timedelta) else models.Change(execution_time=to)
         return await self.patch(schedule_id, change, if_version=if_version)
 
@@ -346,6 +349,7 @@ class Client(Operations):
         return (await self._receive(inbox, consumer, limit, wait, visibility)).read(models.Received).messages
 
     async def _receive(self, inbox: str, consumer: str, limit: int, wait: timedelta, visibility: timedelta) -> Answer:
+        check_durations(wait=wait, visibility=visibility)
         body = wire(models.Receive(limit=limit, wait=wait, visibility=visibility))
         path = path_of("/v1/inbox/{}/consumers/{}/receive", inbox, consumer)
         return await self._transport.do(self._call("POST", path, body, repeatable=True, wait=wait))
@@ -373,25 +377,45 @@ class Client(Operations):
 
         It acknowledges those for which `handle`, which may be async, did not raise: at the end of a batch, and after
         each message that takes more than a second. The others come again after their visibility; the logger
-        "postdate" says why. After three quarters of that an async `handle` is cancelled. It raises if a call fails for
-        longer than `retry_for`.
+        "postdate" says why. After three quarters of that, which all messages of a batch share, an async `handle` is
+        cancelled. If the server does not answer, or with a status of 5xx, it goes on; other problems it raises.
         """
+        check_durations(visibility=visibility)
         stop = stop or asyncio.Event()
         # A receive that nobody waits for any more may hold up messages, so it waits less than it may.
         wait = min(timedelta(seconds=5), visibility / 4)
 
         async def ack(handled: Sequence[models.ReceivedMessage]) -> None:
-            results = await self.ack(inbox, consumer, [message.receipt for message in handled])
+            try:
+                results = await self.ack(inbox, consumer, [message.receipt for message in handled])
+            except PostdateError as error:
+                _raise_unless_passing(error)
+                log.warning("%d messages come again: they were handled, but not acknowledged: %s", len(handled), error)
+                return
             for message, result in zip(handled, results, strict=True):
                 if result.error is not None:
                     again = "message %s comes again: it was handled, but not acknowledged: %s"
                     log.warning(again, message.schedule_id, result.error.detail)
 
         while not stop.is_set():
-            answer = await _unless(stop, self._receive(inbox, consumer, limit, wait, visibility))
+            try:
+                answer = await _unless(stop, self._receive(inbox, consumer, limit, wait, visibility))
+                messages = answer.read(models.Received).messages if answer else []
+            except PostdateError as error:
+                _raise_unless_passing(error)
+                log.warning("nothing is received from the inbox %s: %s", inbox, error)
+                await _unless(stop, asyncio.sleep(_PAUSE_LONGEST))
+                continue
             if answer is not None:
                 until = answer.asked_at + visibility.total_seconds() * 3 / 4
-                await Batch(handle, ack, until).handle_all(answer.read(models.Received).messages, stop.is_set)
+                await Batch(handle, ack, until).handle_all(messages, stop.is_set)
+
+
+def _raise_unless_passing(error: PostdateError) -> None:
+    """Raises an error that ends a consumer's loop, which goes on as long as the server may answer later."""
+    failing = isinstance(error, ProblemError) and error.status >= 500  # noqa: PLR2004
+    if not failing and not isinstance(error, NoAnswerError):
+        raise error
 
 
 def _check(answer: Answer, asked: Sequence[object], results: Sequence[object], *names: str) -> None:

@@ -58,8 +58,9 @@ class Batch:
         except (Exception, asyncio.CancelledError) as error:
             if isinstance(error, asyncio.CancelledError) and _is_cancelled():
                 raise
-            again = "message %s (delivery %d) comes again: it was not handled: %r"
-            log.warning(again, message.schedule_id, message.deliveries, error)
+            over = "three quarters of its visibility were over" if time.monotonic() >= self.until else repr(error)
+            again = "message %s (delivery %d) comes again: it was not handled: %s"
+            log.warning(again, message.schedule_id, message.deliveries, over)
         else:
             self.handled.append(message)
 

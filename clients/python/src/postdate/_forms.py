@@ -6,6 +6,7 @@ import re
 import secrets
 import time
 from collections.abc import Mapping
+from datetime import timedelta
 from urllib.parse import quote, urlencode
 from uuid import UUID
 
@@ -42,8 +43,8 @@ def address_of(server: str) -> str:
 def path_of(form: str, *values: str) -> str:
     """Returns a path like /v1/messages/{} with values in it."""
     for value in values:
-        if value in ("", ".", ".."):
-            raise UsageError(f'"{value}" is no name: it would be another path')
+        if not isinstance(value, str) or value in ("", ".", ".."):
+            raise UsageError(f"{value!r} is no name")
     return form.format(*(quote(encoded(value), safe="") for value in values))
 
 
@@ -53,6 +54,13 @@ def encoded(text: str) -> bytes:
         return text.encode()
     except UnicodeEncodeError as error:
         raise UsageError(f"this text cannot be sent: {error}") from error
+
+
+def check_durations(**given: object) -> None:
+    """Checks that options are durations."""
+    for name, value in given.items():
+        if not isinstance(value, timedelta):
+            raise UsageError(f"{name} is no timedelta: give one like timedelta(seconds=30)")
 
 
 def checked(headers: Mapping[str, str]) -> Mapping[str, str]:
