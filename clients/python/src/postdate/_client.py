@@ -221,9 +221,8 @@ class Client(Operations):
 
     async def _start_job(self, what: str, filter: models.JobFilter) -> str:
         # It is not repeated once it may have been done: there would be two jobs.
-        return (
-            await self._ask(models.JobStarted, "POST", f"/v1/messages/{what}", wire(models.Cancel(filter=filter)))
-        ).job_id
+        body = wire(models.Cancel(filter=filter))
+        return (await self._ask(models.JobStarted, "POST", f"/v1/messages/{what}", body)).job_id
 
     async def job(self, job_id: str) -> models.Job:
         """Says how far a job has come."""

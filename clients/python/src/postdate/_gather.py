@@ -87,9 +87,9 @@ class Gatherer(Generic[R]):
 
     async def _deliver(self, items: Sequence[Item[R]]) -> None:
         """Makes one request and gives each caller its answer. Of one that is refused it sends the halves."""
-        refused = [(items, await self._request(items))]
-        while refused:
-            whole, problem = refused.pop()
+        sent = [(items, await self._request(items))]
+        while sent:
+            whole, problem = sent.pop()
             if problem is None:
                 continue
             middle = len(whole) // 2
@@ -98,17 +98,15 @@ class Gatherer(Generic[R]):
             if all(_concerns_all(problem, other) for _, other in halves):
                 _settle(whole, [problem] * len(whole))
             else:
-                refused += halves
+                sent += halves
 
     async def _request(self, items: Sequence[Item[R]]) -> ProblemError | None:
         """Makes one request, and returns with what it was refused if halves of it may not be."""
         try:
             _settle(items, [await self._alone(items[0])] if len(items) == 1 else await self._together(items))
-        except ProblemError as error:
-            if error.status in (400, 413) and len(items) > 1:
-                return error
-            _settle(items, [error] * len(items))
         except Exception as error:
+            if isinstance(error, ProblemError) and error.status in (400, 413) and len(items) > 1:
+                return error
             _settle(items, [error] * len(items))
         return None
 
