@@ -114,6 +114,17 @@ def test_a_request_that_is_refused_for_all_is_not_halved_to_the_end() -> None:
     assert len(asked) == 3
 
 
+def test_requests_are_halved_as_long_as_they_are_too_large() -> None:
+    def answers(request: httpx.Request) -> httpx.Response:
+        large = isinstance(json.loads(request.content), list)
+        return httpx.Response(413, json=problem("too-large", 413)) if large else schedules(request)
+
+    async def use(client: Client) -> list[postdate.ScheduleAnswer]:
+        return await asyncio.gather(*(client.schedule(message()) for _ in range(8)))
+
+    assert len({answer.schedule_id for answer in play(answers, use)}) == 8
+
+
 BAD = "bad\ud800"
 
 
