@@ -1,14 +1,14 @@
 package io.postdate.client.receivers;
 
 import java.time.Instant;
-import java.time.format.DateTimeParseException;
 import java.util.Map;
 
 /**
  * What the headers of a message say.
  *
  * @param messageId the same for each attempt: drop repetitions by it. Of a series it names the
- *     occurrence too
+ *     occurrence too. Of a webhook it is not signed: there, drop by what {@link Webhooks#verify}
+ *     returns
  * @param scheduleId the same for all occurrences of a series
  * @param executionTime when it was due
  * @param attempt from 1
@@ -49,48 +49,12 @@ public record Delivery(
     Headers all = new Headers(headers == null ? Map.of() : headers);
     String id = messageId != null ? messageId : all.get("message-id");
     return new Delivery(
-        id != null ? id : required(all, "ce-id"),
-        required(all, "postdate-schedule-id"),
-        time(all, "postdate-execution-time"),
-        number(all, "postdate-attempt", 1),
+        id != null ? id : all.required("ce-id"),
+        all.required("postdate-schedule-id"),
+        all.time("postdate-execution-time"),
+        all.number("postdate-attempt", 1),
         "true".equals(all.get("postdate-possible-duplicate")),
         all.get("traceparent"),
-        all.get("postdate-failed-id") == null ? null : failed(all));
-  }
-
-  private static Failed failed(Headers headers) {
-    return new Failed(
-        required(headers, "postdate-failed-id"),
-        required(headers, "postdate-failed-channel"),
-        required(headers, "postdate-failed-reason"),
-        number(headers, "postdate-failed-attempts", 0),
-        time(headers, "postdate-failed-time"),
-        "true".equals(headers.get("postdate-failed-possible-duplicate")));
-  }
-
-  private static Instant time(Headers headers, String name) {
-    String text = required(headers, name);
-    try {
-      return Instant.parse(text);
-    } catch (DateTimeParseException e) {
-      throw new HeadersException(name + " is no time: " + text);
-    }
-  }
-
-  private static int number(Headers headers, String name, int least) {
-    String text = required(headers, name);
-    if (!text.matches("\\d{1,9}") || Integer.parseInt(text) < least) {
-      throw new HeadersException(name + " is no number from " + least + ": " + text);
-    }
-    return Integer.parseInt(text);
-  }
-
-  private static String required(Headers headers, String name) {
-    String value = headers.get(name);
-    if (value == null) {
-      throw new HeadersException(
-          "there is no header " + name + ": the message is not from Postdate");
-    }
-    return value;
+        Failed.of(all));
   }
 }

@@ -40,9 +40,10 @@ public final class Webhooks {
    *
    * @param headers of the request, by name, in capitals or not
    * @param body of the request, before anything parsed it
+   * @return the webhook-id, which is signed and the same for each attempt: drop repetitions by it
    * @throws WebhookException if nobody who has a secret has just sent it
    */
-  public void verify(Map<String, ?> headers, byte[] body) {
+  public String verify(Map<String, ?> headers, byte[] body) {
     Headers all = new Headers(headers);
     String id = all.get("webhook-id");
     String timestamp = all.get("webhook-timestamp");
@@ -60,7 +61,7 @@ public final class Webhooks {
       byte[] signature = ("v1," + sign(key, begin, body)).getBytes(StandardCharsets.UTF_8);
       for (String given : signatures.split(" ")) {
         if (MessageDigest.isEqual(signature, given.getBytes(StandardCharsets.UTF_8))) {
-          return;
+          return id;
         }
       }
     }
@@ -80,7 +81,7 @@ public final class Webhooks {
 
   private static SecretKeySpec key(String secret) {
     byte[] key = {};
-    if (secret.startsWith(PREFIX)) {
+    if (secret != null && secret.startsWith(PREFIX)) {
       key = Base64.getDecoder().decode(secret.substring(PREFIX.length()));
     }
     if (key.length < 16) {

@@ -54,7 +54,7 @@ class ReceiversTest {
     byte[] body = vector.get("body").asText().getBytes(StandardCharsets.UTF_8);
     Webhooks webhooks = new Webhooks(clock, secrets);
     if (vector.get("valid").asBoolean()) {
-      webhooks.verify(headers(vector), body);
+      assertEquals("order-1", webhooks.verify(headers(vector), body));
     } else {
       assertThrows(WebhookException.class, () -> webhooks.verify(headers(vector), body));
     }
@@ -84,6 +84,7 @@ class ReceiversTest {
             want.path("traceparent").asText(null),
             failed(want.path("failed"))),
         got);
+    assertEquals(got.failed(), Failed.of(headers(vector)));
   }
 
   private static Failed failed(JsonNode want) {
@@ -99,7 +100,7 @@ class ReceiversTest {
   }
 
   @Test
-  void headersMayBeBytesAndLists() {
+  void headersMayBeBytesListsNumbersAndBooleans() {
     Map<String, Object> headers =
         Map.of(
             "message-id",
@@ -109,11 +110,14 @@ class ReceiversTest {
             "postdate-execution-time",
             "2027-01-31T09:30:00Z",
             "postdate-attempt",
-            2);
+            2,
+            "postdate-possible-duplicate",
+            true);
     Delivery delivery = Delivery.of(headers);
     assertEquals("a", delivery.messageId());
     assertEquals("b", delivery.scheduleId());
     assertEquals(2, delivery.attempt());
+    assertTrue(delivery.possibleDuplicate());
   }
 
   @Test
@@ -121,6 +125,11 @@ class ReceiversTest {
     for (String secret : List.of("", "whsec_", "whsec_MDEy", "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY=")) {
       assertThrows(IllegalArgumentException.class, () -> new Webhooks(secret));
     }
+  }
+
+  @Test
+  void aSecretThatIsNotThereIsRefused() {
+    assertThrows(IllegalArgumentException.class, () -> new Webhooks((String) null));
   }
 
   @Test
