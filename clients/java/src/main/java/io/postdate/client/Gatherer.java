@@ -61,7 +61,9 @@ final class Gatherer<R> {
   private void send() {
     List<Waiting<R>> taken = take();
     if (!taken.isEmpty()) {
-      deliver(taken).whenCompleteAsync((nothing, error) -> send());
+      deliver(taken)
+          .thenCompose(refusal -> halve(taken, refusal))
+          .whenCompleteAsync((nothing, error) -> send());
     }
   }
 
@@ -83,8 +85,10 @@ final class Gatherer<R> {
     return taken;
   }
 
-  /** Makes one request and gives each caller its answer. */
-  private CompletableFuture<Void> deliver(List<Waiting<R>> items) {
+  /**
+   * Makes one request and gives each caller its answer, or returns why a shared one was refused.
+   */
+  private CompletableFuture<ProblemException> deliver(List<Waiting<R>> items) {
     try {
       return items.size() == 1 ? alone(items.get(0)) : together(items);
     } catch (RuntimeException e) {
@@ -93,7 +97,7 @@ final class Gatherer<R> {
     }
   }
 
-  private CompletableFuture<Void> alone(Waiting<R> waiting) {
+  private CompletableFuture<ProblemException> alone(Waiting<R> waiting) {
     CompletableFuture<R> request = calls.alone(waiting.item);
     waiting.result.whenComplete((value, error) -> request.cancel(true));
     return request.handle(
@@ -107,7 +111,7 @@ final class Gatherer<R> {
         });
   }
 
-  private CompletableFuture<Void> together(List<Waiting<R>> items) {
+  private CompletableFuture<ProblemException> together(List<Waiting<R>> items) {
     CompletableFuture<List<Outcome<R>>> request =
         calls.together(items.stream().map(Waiting::item).toList());
     AtomicInteger callers = new AtomicInteger(items.size());
@@ -119,32 +123,61 @@ final class Gatherer<R> {
             }
           });
     }
-    return request
-        .handle(
-            (outcomes, error) -> {
-              if (refused(error)) { // halving keeps one item's fault from the others
-                int half = items.size() / 2;
-                return deliver(items.subList(0, half))
-                    .thenCompose(nothing -> deliver(items.subList(half, items.size())));
-              }
-              for (int n = 0; n < items.size(); n++) {
-                CompletableFuture<R> result = items.get(n).result;
-                Throwable failed = error != null ? error : outcomes.get(n).problem();
-                if (failed != null) {
-                  result.completeExceptionally(failed);
-                } else {
-                  result.complete(outcomes.get(n).result());
-                }
-              }
-              return CompletableFuture.<Void>completedFuture(null);
-            })
-        .thenCompose(next -> next);
+    return request.handle(
+        (outcomes, error) -> {
+          ProblemException refusal = refusal(error);
+          for (int n = 0; n < items.size() && refusal == null; n++) {
+            CompletableFuture<R> result = items.get(n).result;
+            Throwable failed = error != null ? error : outcomes.get(n).problem();
+            if (failed != null) {
+              result.completeExceptionally(failed);
+            } else {
+              result.complete(outcomes.get(n).result());
+            }
+          }
+          return refusal;
+        });
   }
 
-  /** Whether the server rejected a request because of one item, or of their number. */
-  private static boolean refused(Throwable error) {
+  /** Makes two requests of one that was refused, which keeps one item's fault from the others. */
+  private CompletableFuture<Void> halve(List<Waiting<R>> items, ProblemException refusal) {
+    if (refusal == null) {
+      return CompletableFuture.completedFuture(null);
+    }
+    int half = items.size() / 2;
+    List<Waiting<R>> first = items.subList(0, half);
+    List<Waiting<R>> second = items.subList(half, items.size());
+    return deliver(first)
+        .thenCompose(
+            one ->
+                deliver(second)
+                    .thenCompose(
+                        other -> {
+                          if (isOfAll(one, other)) {
+                            items.forEach(item -> item.result.completeExceptionally(refusal));
+                            return CompletableFuture.<Void>completedFuture(null);
+                          }
+                          return halve(first, one).thenCompose(nothing -> halve(second, other));
+                        }));
+  }
+
+  /** Whether both halves are refused alike, and not because of their size: so would be the rest. */
+  private static boolean isOfAll(ProblemException one, ProblemException other) {
+    return one != null
+        && other != null
+        && one.status() == 400
+        && other.status() == 400
+        && one.problem().equals(other.problem());
+  }
+
+  /**
+   * Why the server rejected a request because of one item, or of their number; null: it did not.
+   */
+  private static ProblemException refusal(Throwable error) {
     Throwable why = error instanceof CompletionException ? error.getCause() : error;
     return why instanceof ProblemException problem
-        && (problem.status() == 400 || problem.status() == 413);
+            && (problem.status() == 400 || problem.status() == 413)
+        ? problem
+        : null;
   }
 }
