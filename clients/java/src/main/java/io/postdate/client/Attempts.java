@@ -19,6 +19,7 @@ final class Attempts<T> {
 
   private final Transport transport;
   private final boolean repeatable;
+  private final String scheduleId;
   private final Supplier<CompletableFuture<T>> attempt;
   private final CompletableFuture<T> result = new CompletableFuture<>();
   private final long begun = System.nanoTime(); // a clock that nobody sets
@@ -27,16 +28,27 @@ final class Attempts<T> {
   private long longestMs = PAUSE_LEAST_MS;
 
   private Attempts(
-      Transport transport, boolean repeatable, Supplier<CompletableFuture<T>> attempt) {
+      Transport transport,
+      boolean repeatable,
+      String scheduleId,
+      Supplier<CompletableFuture<T>> attempt) {
     this.transport = transport;
     this.repeatable = repeatable;
+    this.scheduleId = scheduleId;
     this.attempt = attempt;
   }
 
-  /** Makes a call of several tries. Whoever completes the future ends it. */
+  /**
+   * Makes a call of several tries. Whoever completes the future ends it.
+   *
+   * @param scheduleId of schedule, the message's: an error has it; null: another call
+   */
   static <T> CompletableFuture<T> of(
-      Transport transport, boolean repeatable, Supplier<CompletableFuture<T>> attempt) {
-    Attempts<T> attempts = new Attempts<>(transport, repeatable, attempt);
+      Transport transport,
+      boolean repeatable,
+      String scheduleId,
+      Supplier<CompletableFuture<T>> attempt) {
+    Attempts<T> attempts = new Attempts<>(transport, repeatable, scheduleId, attempt);
     attempts.next();
     return attempts.result;
   }
@@ -64,7 +76,7 @@ final class Attempts<T> {
       result.completeExceptionally(why);
     } else if (!failed.passing()) {
       boolean decided = failed instanceof ProblemException problem && problem.conclusive();
-      result.completeExceptionally(since(lost && !decided, failed));
+      result.completeExceptionally(since(lost && !decided, failed).of(scheduleId));
     } else {
       lost |= failed.mayBeDone();
       again(failed);
@@ -82,7 +94,7 @@ final class Attempts<T> {
     }
     long passedMs = TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - begun);
     if (lost && !repeatable || passedMs + pauseMs > transport.config.retryFor.toMillis()) {
-      result.completeExceptionally(since(lost, failed));
+      result.completeExceptionally(since(lost, failed).of(scheduleId));
       return;
     }
     later(pauseMs, this::next);

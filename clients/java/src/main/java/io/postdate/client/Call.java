@@ -21,6 +21,10 @@ public record Call(
     Map<String, String> headers,
     boolean repeatable,
     Duration waits) {
+  /** Refuses what cannot be a header. */
+  public Call {
+    headers.forEach(Config::checkHeader);
+  }
 
   /**
    * A call without headers that is not repeatable.

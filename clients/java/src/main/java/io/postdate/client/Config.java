@@ -1,6 +1,7 @@
 package io.postdate.client;
 
 import java.net.http.HttpClient;
+import java.net.http.HttpRequest;
 import java.time.Clock;
 import java.time.Duration;
 import java.util.LinkedHashMap;
@@ -10,8 +11,6 @@ import java.util.Map;
 /** How a client works. Everything has a default. */
 public final class Config {
   List<String> servers;
-  String apiKey = environment("POSTDATE_API_KEY", null);
-  String tenant = environment("POSTDATE_AS_TENANT", null);
   final Map<String, String> headers = new LinkedHashMap<>();
   HttpClient http;
   Duration answerTimeout = Duration.ofSeconds(40);
@@ -22,6 +21,8 @@ public final class Config {
   /** The defaults, with what the environment says. */
   public Config() {
     servers(environment("POSTDATE_SERVER", "http://127.0.0.1:8080"));
+    apiKey(environment("POSTDATE_API_KEY", null));
+    tenant(environment("POSTDATE_AS_TENANT", null));
   }
 
   /**
@@ -43,8 +44,7 @@ public final class Config {
    * @param key the key's text; null: none
    */
   public Config apiKey(String key) {
-    apiKey = key;
-    return this;
+    return header("Authorization", key == null ? null : "Bearer " + key);
   }
 
   /**
@@ -54,13 +54,21 @@ public final class Config {
    * @param tenant the tenant; null: the key's own
    */
   public Config tenant(String tenant) {
-    this.tenant = tenant;
-    return this;
+    return header("Postdate-Tenant", tenant);
   }
 
-  /** A header that is sent with every request. */
+  /**
+   * A header that is sent with every request.
+   *
+   * @param value null: it is not sent
+   */
   public Config header(String name, String value) {
-    headers.put(name, value);
+    if (value == null) {
+      headers.remove(name);
+    } else {
+      checkHeader(name, value);
+      headers.put(name, value);
+    }
     return this;
   }
 
@@ -98,6 +106,9 @@ public final class Config {
    * more there are, the fewer calls share one. Default: 2.
    */
   public Config requests(int requests) {
+    if (requests < 1) {
+      throw new IllegalArgumentException("with no request in progress nothing is sent: 1 is least");
+    }
     this.requests = requests;
     return this;
   }
@@ -108,6 +119,19 @@ public final class Config {
     return this;
   }
 
+  /** Refuses what cannot be a header. The error does not tell the value, which may be a key. */
+  static void checkHeader(String name, String value) {
+    try {
+      HttpRequest.newBuilder().header(name, value);
+    } catch (IllegalArgumentException e) {
+      throw new IllegalArgumentException(
+          "the header "
+              + name
+              + " cannot be sent with this value: see that it has no line break, no other control"
+              + " character, and only ASCII");
+    }
+  }
+
   private static String environment(String name, String missing) {
     String value = System.getenv(name);
     return value == null || value.isEmpty() ? missing : value;
@@ -115,7 +139,7 @@ public final class Config {
 
   private static String address(String server) {
     String address = (server.contains("://") ? server : "http://" + server).replaceFirst("/$", "");
-    if (!address.matches("https?://[^/]+(/.*)?") || address.endsWith("/v1")) {
+    if (!address.matches("https?://[^/\\s]+(/\\S*)?") || address.endsWith("/v1")) {
       throw new IllegalArgumentException(
           "\"" + server + "\" is not the address of a server: write it like http://127.0.0.1:8080");
     }

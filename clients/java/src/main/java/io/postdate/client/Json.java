@@ -2,13 +2,19 @@ package io.postdate.client;
 
 import com.fasterxml.jackson.annotation.JsonInclude;
 import com.fasterxml.jackson.annotation.JsonProperty;
+import com.fasterxml.jackson.annotation.JsonSetter;
+import com.fasterxml.jackson.annotation.Nulls;
 import com.fasterxml.jackson.core.JsonProcessingException;
+import com.fasterxml.jackson.databind.DeserializationConfig;
 import com.fasterxml.jackson.databind.DeserializationFeature;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.SerializationFeature;
+import com.fasterxml.jackson.databind.introspect.BeanPropertyDefinition;
 import com.fasterxml.jackson.databind.json.JsonMapper;
 import com.fasterxml.jackson.datatype.jsr310.JavaTimeModule;
 import io.postdate.client.model.Change;
+import java.nio.charset.StandardCharsets;
+import java.util.List;
 import org.openapitools.jackson.nullable.JsonNullable;
 import org.openapitools.jackson.nullable.JsonNullableModule;
 
@@ -26,14 +32,36 @@ final class Json {
           .addMixIn(Change.class, ChangeMixin.class)
           .build();
 
+  /** Reads answers. No list of the API has a null in it, beside payloads. */
+  private static final ObjectMapper ANSWERS =
+      MAPPER.copy().setDefaultSetterInfo(JsonSetter.Value.forContentNulls(Nulls.FAIL));
+
+  /** The fields that the document requires of a class. */
+  private static final ClassValue<List<BeanPropertyDefinition>> REQUIRED =
+      new ClassValue<>() {
+        @Override
+        protected List<BeanPropertyDefinition> computeValue(Class<?> type) {
+          DeserializationConfig config = ANSWERS.getDeserializationConfig();
+          return config.introspect(config.constructType(type)).findProperties().stream()
+              .filter(BeanPropertyDefinition::isRequired)
+              .toList();
+        }
+      };
+
   private Json() {}
 
   static String write(Object value) {
+    String text;
     try {
-      return MAPPER.writeValueAsString(value);
+      text = MAPPER.writeValueAsString(value);
     } catch (JsonProcessingException e) {
       throw new IllegalArgumentException("this has no form in JSON: " + e.getMessage(), e);
     }
+    if (!StandardCharsets.UTF_8.newEncoder().canEncode(text)) {
+      throw new IllegalArgumentException(
+          "a text has half of a character (a lone surrogate): send bytes with Payloads.set");
+    }
+    return text;
   }
 
   /** Reads an answer as an object of a class. */
@@ -41,11 +69,16 @@ final class Json {
     return answer -> read(answer.text(), type);
   }
 
-  /** Reads JSON that is not null. */
+  /** Reads JSON that is not null, and has what the document requires of it. */
   static <T> T read(String text, Class<T> type) throws JsonProcessingException {
-    T value = MAPPER.readValue(text, type);
+    T value = ANSWERS.readValue(text, type);
     if (value == null) {
       throw new IllegalStateException("it is null");
+    }
+    for (BeanPropertyDefinition field : REQUIRED.get(type)) {
+      if (field.getGetter().getValue(value) == null) {
+        throw new IllegalStateException("it has no " + field.getName());
+      }
     }
     return value;
   }

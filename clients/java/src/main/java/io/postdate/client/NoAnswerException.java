@@ -15,21 +15,23 @@ public final class NoAnswerException extends PostdateException {
   /** Whether an answer came that makes no sense. */
   private final boolean garbled;
 
-  NoAnswerException(String server, boolean mayBeDone, boolean garbled, Throwable cause) {
-    super(messageOf(server, mayBeDone, cause), cause);
+  private NoAnswerException(
+      String server, boolean mayBeDone, boolean garbled, String scheduleId, Throwable cause) {
+    super(messageOf(server, mayBeDone, cause), scheduleId, cause);
     this.server = server;
     this.mayBeDone = mayBeDone;
     this.garbled = garbled;
   }
 
   NoAnswerException(String server, boolean mayBeDone, Throwable cause) {
-    this(server, mayBeDone, false, cause);
+    this(server, mayBeDone, false, null, cause);
   }
 
   /** An answer came that makes no sense. To try again does not help. */
   static NoAnswerException garbled(String server, boolean mayBeDone, Throwable why) {
     String text = "the answer is not what a Postdate server says: " + why.getMessage();
-    return new NoAnswerException(server, mayBeDone, true, new IllegalStateException(text, why));
+    return new NoAnswerException(
+        server, mayBeDone, true, null, new IllegalStateException(text, why));
   }
 
   /** The server that was asked last. */
@@ -43,10 +45,11 @@ public final class NoAnswerException extends PostdateException {
   }
 
   @Override
-  NoAnswerException here() {
-    NoAnswerException here = new NoAnswerException(server, mayBeDone, garbled, getCause());
-    here.addSuppressed(this);
-    return here;
+  NoAnswerException of(String scheduleId) {
+    NoAnswerException same =
+        new NoAnswerException(server, mayBeDone, garbled, scheduleId, getCause());
+    same.addSuppressed(this);
+    return same;
   }
 
   @Override

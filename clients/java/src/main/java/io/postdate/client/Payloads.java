@@ -72,6 +72,14 @@ public final class Payloads {
     return Json.MAPPER.convertValue(payload, type);
   }
 
+  /** Refuses bytes that nobody would know for bytes. */
+  static void check(Object payload) {
+    if (payload instanceof byte[]) {
+      throw new IllegalArgumentException(
+          "a payload of bytes has a content type: give both with Payloads.set");
+    }
+  }
+
   private static byte[] bytes(Object payload, PayloadEncoding encoding, String contentType) {
     if (encoding == PayloadEncoding.BASE64) {
       return Base64.getDecoder().decode((String) payload);

@@ -8,10 +8,8 @@ import io.postdate.client.model.AckResult;
 import io.postdate.client.model.AckResults;
 import io.postdate.client.model.Acknowledge;
 import io.postdate.client.model.BatchResult;
-import io.postdate.client.model.BatchResults;
 import io.postdate.client.model.Cancel;
 import io.postdate.client.model.CancelResult;
-import io.postdate.client.model.CancelResults;
 import io.postdate.client.model.Change;
 import io.postdate.client.model.Channel;
 import io.postdate.client.model.ChannelChange;
@@ -37,6 +35,7 @@ import io.postdate.client.model.ReceivedMessage;
 import io.postdate.client.model.RevokedKey;
 import io.postdate.client.model.Schedule;
 import io.postdate.client.model.Scheduled;
+import io.postdate.client.model.Status;
 import io.postdate.client.model.Task;
 import io.postdate.client.model.TaskDefinition;
 import io.postdate.client.model.Tenant;
@@ -86,9 +85,11 @@ public final class PostdateAsyncClient {
 
   /** Schedules a message. */
   public CompletableFuture<Scheduled> schedule(Schedule message) {
-    ObjectNode named = named(message);
-    Item item = new Item(named.get("scheduleId").asText(), named.toString());
-    return Attempts.of(transport, true, () -> schedules.call(item));
+    return schedule(named(message));
+  }
+
+  CompletableFuture<Scheduled> schedule(Item message) {
+    return Attempts.of(transport, true, message.scheduleId(), () -> schedules.call(message));
   }
 
   /**
@@ -97,17 +98,21 @@ public final class PostdateAsyncClient {
    * @param traceparent of W3C, which goes with the message
    */
   public CompletableFuture<Scheduled> schedule(Schedule message, String traceparent) {
-    Call call = Batches.schedule(named(message).toString()).header("traceparent", traceparent);
-    return call(call.twice(), Json.as(Scheduled.class));
+    return schedule(named(message), traceparent);
+  }
+
+  CompletableFuture<Scheduled> schedule(Item message, String traceparent) {
+    Call call = Batches.schedule(message).header("traceparent", traceparent);
+    String id = message.scheduleId();
+    return Attempts.of(transport, true, id, () -> transport.attempt(call, Batches.scheduled(id)));
   }
 
   /** Schedules up to 10,000 messages in one request. */
   public CompletableFuture<List<BatchResult>> scheduleAll(List<Schedule> messages) {
-    List<ObjectNode> named = messages.stream().map(this::named).toList();
+    List<Item> named = messages.stream().map(this::named).toList();
     return call(
-        new Call("POST", "/v1/messages/batch", Json.write(named)).twice(),
-        answer ->
-            Batches.all(Json.read(answer.text(), BatchResults.class).getResults(), named.size()));
+        new Call("POST", "/v1/messages/batch", Batches.array(named)).twice(),
+        answer -> Batches.scheduledAll(answer, Batches.ids(named)));
   }
 
   /**
@@ -117,8 +122,9 @@ public final class PostdateAsyncClient {
    * @param ifVersion the version that it must have; null: any
    */
   public CompletableFuture<Scheduled> put(Schedule message, String ifVersion) {
+    Payloads.check(message.getPayload());
     Call call = new Call("PUT", Query.message(message.getScheduleId()), Json.write(message));
-    return call(call.ifVersion(ifVersion), Json.as(Scheduled.class));
+    return call(call.ifVersion(ifVersion), Batches.scheduled(message.getScheduleId()));
   }
 
   /**
@@ -127,8 +133,9 @@ public final class PostdateAsyncClient {
    * @param ifVersion the version that it must have; null: any
    */
   public CompletableFuture<Scheduled> patch(String scheduleId, Change change, String ifVersion) {
+    Payloads.check(change.getPayload());
     Call call = new Call("PATCH", Query.message(scheduleId), Json.write(change));
-    return call(call.ifVersion(ifVersion), Json.as(Scheduled.class));
+    return call(call.ifVersion(ifVersion), Batches.scheduled(scheduleId));
   }
 
   /** Moves a message to another time. */
@@ -165,31 +172,31 @@ public final class PostdateAsyncClient {
   public CompletableFuture<Void> cancel(String scheduleId) {
     Query.message(scheduleId); // refuses what cannot be one
     Item item = new Item(scheduleId, Json.write(scheduleId));
-    return Attempts.of(transport, true, () -> cancels.call(item));
+    return Attempts.of(transport, true, null, () -> cancels.call(item));
   }
 
   /** Cancels up to 10,000 messages in one request. */
   public CompletableFuture<List<CancelResult>> cancelAll(List<String> scheduleIds) {
-    return many("/v1/messages/cancel", scheduleIds);
+    return many("/v1/messages/cancel", scheduleIds, true, Status.CANCELLED);
   }
 
   /** Tries up to 10,000 messages again that failed. */
   public CompletableFuture<List<CancelResult>> redrive(List<String> scheduleIds) {
-    return many("/v1/messages/redrive", scheduleIds);
+    return many("/v1/messages/redrive", scheduleIds, true, null);
   }
 
   /** Deletes up to 10,000 messages that failed. */
   public CompletableFuture<List<CancelResult>> purge(List<String> scheduleIds) {
-    return many("/v1/messages/purge", scheduleIds);
+    return many("/v1/messages/purge", scheduleIds, false, null);
   }
 
-  private CompletableFuture<List<CancelResult>> many(String path, List<String> scheduleIds) {
+  private CompletableFuture<List<CancelResult>> many(
+      String path, List<String> scheduleIds, boolean repeatable, Status status) {
     String body = Json.write(new Cancel().scheduleIds(scheduleIds));
+    Call call = new Call("POST", path, body);
     return call(
-        new Call("POST", path, body).twice(),
-        answer ->
-            Batches.all(
-                Json.read(answer.text(), CancelResults.class).getResults(), scheduleIds.size()));
+        repeatable ? call.twice() : call,
+        answer -> Batches.changedAll(answer, scheduleIds, status));
   }
 
   /**
@@ -221,7 +228,7 @@ public final class PostdateAsyncClient {
 
   private CompletableFuture<String> startJob(String path, JobFilter filter) {
     return call(
-        new Call("POST", path, Json.write(new Cancel().filter(filter))).twice(),
+        new Call("POST", path, Json.write(new Cancel().filter(filter))),
         answer -> Json.read(answer.text(), JobStarted.class).getJobId());
   }
 
@@ -345,7 +352,11 @@ public final class PostdateAsyncClient {
     return call(
         new Call("POST", path, body).twice(),
         answer ->
-            Batches.all(Json.read(answer.text(), AckResults.class).getResults(), receipts.size()));
+            Batches.all(
+                Json.read(answer.text(), AckResults.class).getResults(),
+                receipts,
+                AckResult::getError,
+                (result, receipt) -> receipt.equals(result.getReceipt())));
   }
 
   /**
@@ -453,17 +464,18 @@ public final class PostdateAsyncClient {
   }
 
   private <T> CompletableFuture<T> call(Call call, Transport.Reader<T> reader) {
-    return Attempts.of(
-        transport, call.repeatable() || call.isGet(), () -> transport.attempt(call, reader));
+    boolean repeatable = call.repeatable() || call.isGet();
+    return Attempts.of(transport, repeatable, null, () -> transport.attempt(call, reader));
   }
 
   /** The message with an id, so that a second try is the same message. */
-  private ObjectNode named(Schedule message) {
+  Item named(Schedule message) {
+    Payloads.check(message.getPayload());
     ObjectNode named = Json.MAPPER.valueToTree(message);
     if (!named.has("scheduleId")) {
       named.put("scheduleId", Ids.next(transport.config.clock));
     }
-    return named;
+    return new Item(named.get("scheduleId").asText(), Json.write(named));
   }
 
   private static <T> List<T> join(List<T> before, List<T> after) {

@@ -1,6 +1,7 @@
 package io.postdate.client;
 
 import com.fasterxml.jackson.databind.JsonNode;
+import io.postdate.client.Gatherer.Item;
 import io.postdate.client.model.AckResult;
 import io.postdate.client.model.BatchResult;
 import io.postdate.client.model.CancelResult;
@@ -72,7 +73,8 @@ public final class PostdateClient {
    * @return the answer, with its id and time
    */
   public Scheduled schedule(Schedule message) {
-    return await(async.schedule(message));
+    Item named = async.named(message);
+    return await(async.schedule(named), named.scheduleId());
   }
 
   /**
@@ -82,7 +84,8 @@ public final class PostdateClient {
    * @return the answer, with its id and time
    */
   public Scheduled schedule(Schedule message, String traceparent) {
-    return await(async.schedule(message, traceparent));
+    Item named = async.named(message);
+    return await(async.schedule(named, traceparent), named.scheduleId());
   }
 
   /**
@@ -408,12 +411,16 @@ public final class PostdateClient {
   }
 
   private <T> T await(CompletableFuture<T> call) {
+    return await(call, null);
+  }
+
+  private <T> T await(CompletableFuture<T> call, String scheduleId) {
     try {
       return call.get();
     } catch (InterruptedException e) {
       call.cancel(true);
       Thread.currentThread().interrupt();
-      throw new NoAnswerException(async.server(), true, e);
+      throw new NoAnswerException(async.server(), true, e).of(scheduleId);
     } catch (ExecutionException e) {
       if (e.getCause() instanceof PostdateException failed) {
         throw failed.here();

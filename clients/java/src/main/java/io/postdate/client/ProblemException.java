@@ -29,8 +29,13 @@ public final class ProblemException extends PostdateException {
   private final Duration retryAfter;
 
   ProblemException(
-      int status, Problem problem, String requestId, Duration retryAfter, Throwable cause) {
-    super(messageOf(status, problem), cause);
+      int status,
+      Problem problem,
+      String requestId,
+      Duration retryAfter,
+      String scheduleId,
+      Throwable cause) {
+    super(messageOf(status, problem), scheduleId, cause);
     this.status = status;
     this.problem = problem;
     this.type = problem.getType();
@@ -40,7 +45,7 @@ public final class ProblemException extends PostdateException {
 
   /** The problem of one item of many. */
   ProblemException(Problem problem) {
-    this(problem.getStatus().intValue(), problem, null, Duration.ZERO, null);
+    this(problem.getStatus().intValue(), problem, null, Duration.ZERO, null, null);
   }
 
   /**
@@ -90,8 +95,8 @@ public final class ProblemException extends PostdateException {
   }
 
   @Override
-  ProblemException here() {
-    return new ProblemException(status, problem, requestId, retryAfter, this);
+  ProblemException of(String scheduleId) {
+    return new ProblemException(status, problem, requestId, retryAfter, scheduleId, this);
   }
 
   @Override

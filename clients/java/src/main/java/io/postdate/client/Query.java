@@ -36,9 +36,9 @@ final class Query {
   static String path(String path, String... values) {
     Object[] segments = new Object[values.length];
     for (int n = 0; n < values.length; n++) {
-      if (values[n].matches("\\.{0,2}")) {
+      if (values[n] == null || values[n].matches("\\.{0,2}")) {
         throw new IllegalArgumentException(
-            "\"" + values[n] + "\" cannot stand in a path: it would be another one");
+            "\"" + values[n] + "\" cannot stand in a path: give an id or a name");
       }
       segments[n] = encode(values[n]).replace("+", "%20");
     }

@@ -59,7 +59,7 @@ final class Transport {
     exchange
         .copy()
         .orTimeout(limit.toMillis(), TimeUnit.MILLISECONDS)
-        .whenComplete(
+        .whenCompleteAsync( // what a caller does next must not hold up the thread of all timers
             (response, error) -> {
               try {
                 if (error != null) {
@@ -84,12 +84,6 @@ final class Transport {
     if (call.body() != null) {
       request.setHeader("Content-Type", "application/json");
     }
-    if (config.apiKey != null) {
-      request.setHeader("Authorization", "Bearer " + config.apiKey);
-    }
-    if (config.tenant != null) {
-      request.setHeader("Postdate-Tenant", config.tenant);
-    }
     config.headers.forEach(request::setHeader);
     call.headers().forEach(request::setHeader);
     return request.build();
@@ -103,23 +97,26 @@ final class Transport {
     }
     try {
       return reader.read(new Answer(response.statusCode(), response.headers(), text, askedAt));
-    } catch (JsonProcessingException | IllegalStateException e) {
+    } catch (JsonProcessingException | RuntimeException e) {
       throw NoAnswerException.garbled(server, !call.isGet(), e);
     }
   }
 
   private static ProblemException problem(HttpResponse<?> response, String text) {
-    Problem problem;
+    Problem problem = null;
     try {
-      problem = Json.read(text, Problem.class);
-    } catch (JsonProcessingException | IllegalStateException e) {
-      problem = new Problem(); // a proxy's page: only its status is known
+      problem = Json.MAPPER.readValue(text, Problem.class);
+    } catch (JsonProcessingException e) {
+      // a proxy's page
+    }
+    if (problem == null) {
+      problem = new Problem(); // only its status is known
     }
     String requestId = response.headers().firstValue("X-Request-Id").orElse(null);
     String after = response.headers().firstValue("Retry-After").orElse("");
     long seconds = after.matches("\\d{1,9}") ? Long.parseLong(after) : 0; // a date needs a clock
     return new ProblemException(
-        response.statusCode(), problem, requestId, Duration.ofSeconds(seconds), null);
+        response.statusCode(), problem, requestId, Duration.ofSeconds(seconds), null, null);
   }
 
   private static NoAnswerException noAnswer(

@@ -7,6 +7,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionException;
+import java.util.concurrent.TimeUnit;
 
 /**
  * Receives messages of an inbox for a consumer, in a thread of its own, and handles one after the
@@ -25,6 +26,9 @@ public final class Worker implements AutoCloseable {
   private static final Duration WAIT = Duration.ofSeconds(5);
 
   private static final int LIMIT = 10;
+
+  /** Between two receives of which the first failed, although it was tried for a while. */
+  private static final long PAUSE_MS = 500;
 
   /** How long the acknowledgement of what was handled may wait for the rest of a batch. */
   private static final long ACK_AFTER_NANOS = Duration.ofSeconds(1).toNanos();
@@ -69,8 +73,8 @@ public final class Worker implements AutoCloseable {
   }
 
   /**
-   * Completes when the worker has ended: after {@link #stop}, or with what a call or a handler
-   * failed with.
+   * Completes when the worker has ended: after {@link #stop}, or with the problem of a call that
+   * was refused, or with a handler's {@link Error}. The worker does not end while no node answers.
    */
   public CompletableFuture<Void> ended() {
     return ended.copy();
@@ -93,12 +97,14 @@ public final class Worker implements AutoCloseable {
   private void run() {
     try {
       while (!stopped.isDone()) {
-        CompletableFuture<Batch> receive = client.receiveBatch(inbox, consumer, options);
-        CompletableFuture.anyOf(stopped, receive).join();
-        if (receive.isDone()) {
-          handleAll(receive.join());
-        } else {
-          receive.cancel(true);
+        try {
+          receive();
+        } catch (CompletionException e) {
+          if (!isOutage(e.getCause())) {
+            throw e;
+          }
+          LOG.log(System.Logger.Level.WARNING, about("the worker tries again"), e.getCause());
+          stopped.copy().completeOnTimeout(null, PAUSE_MS, TimeUnit.MILLISECONDS).join();
         }
       }
       ended.complete(null);
@@ -107,6 +113,22 @@ public final class Worker implements AutoCloseable {
       LOG.log(System.Logger.Level.ERROR, about("the worker ends"), why);
       ended.completeExceptionally(why);
     }
+  }
+
+  private void receive() {
+    CompletableFuture<Batch> receive = client.receiveBatch(inbox, consumer, options);
+    CompletableFuture.anyOf(stopped, receive).join();
+    if (receive.isDone()) {
+      handleAll(receive.join());
+    } else {
+      receive.cancel(true);
+    }
+  }
+
+  /** Whether a call may succeed once the nodes are well again. */
+  private static boolean isOutage(Throwable why) {
+    return why instanceof NoAnswerException
+        || why instanceof ProblemException problem && problem.status() >= 500;
   }
 
   /** Handles one batch, and acknowledges it. */
@@ -131,6 +153,9 @@ public final class Worker implements AutoCloseable {
         handled.add(message);
       } catch (Exception e) {
         comesAgain(message, e);
+      } catch (Error e) { // it ends the worker, but not what was handled before
+        ack(handled);
+        throw e;
       }
       if (System.nanoTime() - acked > ACK_AFTER_NANOS) {
         ack(handled);
