@@ -29,6 +29,7 @@ type many struct {
 	path, open, end string // the items' JSON goes between open and end
 	itemsMax        int
 	status          Status // of each item that succeeds; "": any
+	once            bool   // not tried again once it may have been done
 }
 
 var (
@@ -38,7 +39,7 @@ var (
 	redriveMany = many{path: "/v1/messages/redrive", open: `{"scheduleIds":[`,
 		end: "]}", itemsMax: postdate.CancelItemsMax, status: Pending}
 	purgeMany = many{path: "/v1/messages/purge", open: `{"scheduleIds":[`,
-		end: "]}", itemsMax: postdate.CancelItemsMax, status: DeliveryFailed}
+		end: "]}", itemsMax: postdate.CancelItemsMax, status: DeliveryFailed, once: true}
 )
 
 // try makes the call once.
@@ -95,8 +96,8 @@ func (c *Client) Redrive(ctx context.Context, scheduleIDs ...string) ([]Result, 
 	return c.all(ctx, redriveMany, itemsOf(scheduleIDs))
 }
 
-// Purge deletes up to 10,000 messages that failed. Each is gone then, or its result has a problem: NotFound also
-// if an earlier try of this call deleted it. An error concerns all of them.
+// Purge deletes up to 10,000 messages that failed. Each is gone then, or its result has a problem. An error
+// concerns all of them. If MayBeDone says so of it, a second call finds what is left.
 func (c *Client) Purge(ctx context.Context, scheduleIDs ...string) ([]Result, error) {
 	return c.all(ctx, purgeMany, itemsOf(scheduleIDs))
 }
@@ -110,7 +111,7 @@ func itemsOf(scheduleIDs []string) [][]byte {
 }
 
 func (c *Client) all(ctx context.Context, k many, items [][]byte) (results []Result, err error) {
-	err = c.retry(ctx, true, func() error {
+	err = c.retry(ctx, !k.once, func() error {
 		results, err = k.try(ctx, c, items)
 		return err
 	})

@@ -51,6 +51,7 @@ func (c *Client) PurgeWhere(ctx context.Context, filter JobFilter) (jobID string
 	return c.startJob(ctx, "/v1/messages/purge", filter)
 }
 
+// startJob is not tried again once it may have been done: each start is a job of its own.
 func (c *Client) startJob(ctx context.Context, path string, filter JobFilter) (string, error) {
 	body, err := json.Marshal(map[string]any{"filter": filter})
 	if err != nil {
@@ -59,7 +60,7 @@ func (c *Client) startJob(ctx context.Context, path string, filter JobFilter) (s
 	var started struct {
 		JobID string `json:"jobId"`
 	}
-	_, err = c.do(ctx, Call{Method: http.MethodPost, Path: path, Body: body, Repeatable: true}, &started)
+	_, err = c.do(ctx, Call{Method: http.MethodPost, Path: path, Body: body}, &started)
 	return started.JobID, err
 }
 
