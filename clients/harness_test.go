@@ -32,7 +32,10 @@ type harness struct {
 }
 
 // fault says what becomes of a request.
-type fault struct{ Answer, Cut, Hang string }
+type fault struct {
+	Answer, Cut, Hang string
+	Then              *fault // of the request after it
+}
 
 // example is the document's example of a problem.
 type example struct {
@@ -71,10 +74,25 @@ func (h *harness) play(player *exec.Cmd) {
 	}
 	player.Env = append(player.Environ(), "POSTDATE_SERVER="+h.url, "POSTDATE_API_KEY="+adminKey,
 		"POSTDATE_HARNESS="+h.control, "POSTDATE_SCENARIO="+scenario)
-	if said, err := player.CombinedOutput(); err != nil {
-		h.t.Fatalf("%s: %v\n%s", player, err, said)
+	var said bytes.Buffer
+	player.Stdout, player.Stderr = &said, &said
+	end, err := h.group.Start(player)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	select {
+	case <-end:
+	case <-time.After(playMax):
+		h.group.End()
+		<-end
+	}
+	if !player.ProcessState.Success() {
+		h.t.Fatalf("%s: %v after at most %v\n%s", player, player.ProcessState, playMax, &said)
 	}
 }
+
+// playMax bounds a player that does not keep to the bounds of its steps.
+const playMax = 4 * time.Minute
 
 func (h *harness) serveKill(w http.ResponseWriter, _ *http.Request) {
 	if err := h.kill(); err != nil {
@@ -110,8 +128,10 @@ func (h *harness) serveFault(w http.ResponseWriter, r *http.Request) {
 	decoder := json.NewDecoder(r.Body)
 	decoder.DisallowUnknownFields()
 	err := decoder.Decode(&f)
-	if _, known := h.examples[f.Answer]; err == nil && f.Answer != "" && !known {
-		err = fmt.Errorf("the document has no example of the problem %q", f.Answer)
+	for each := &f; err == nil && each != nil; each = each.Then {
+		if _, known := h.examples[each.Answer]; each.Answer != "" && !known {
+			err = fmt.Errorf("the document has no example of the problem %q", each.Answer)
+		}
 	}
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
@@ -127,6 +147,9 @@ func (h *harness) serveNode(w http.ResponseWriter, r *http.Request) {
 	h.faults.Lock()
 	f := h.next
 	h.next = fault{}
+	if f.Then != nil {
+		h.next = *f.Then
+	}
 	h.faults.Unlock()
 	body, err := io.ReadAll(r.Body) // a request that is not read whole cannot be answered
 	if f.Cut == "before" || err != nil {

@@ -79,6 +79,7 @@ func mismatch(want, got any) string {
 func matchesText(want string, got any) bool {
 	text, _ := got.(string)
 	part, isPart := strings.CutPrefix(want, "{has ")
+	from, isFrom := strings.CutPrefix(want, "{in ")
 	list, isList := got.([]any)
 	switch {
 	case want == "{done}":
@@ -92,6 +93,9 @@ func matchesText(want string, got any) bool {
 	}
 	at, err := time.Parse(time.RFC3339, want)
 	is, failed := time.Parse(time.RFC3339, text)
+	if isFrom {
+		return (time.Until(is) - duration(strings.TrimSuffix(from, "}"))).Abs() < time.Minute
+	}
 	return text == want || err == nil && failed == nil && at.Equal(is)
 }
 
@@ -117,6 +121,7 @@ func find(in any, pointer string) any {
 // What does not match is said.
 func TestMismatch(t *testing.T) {
 	t.Parallel()
+	soon := time.Now().Add(time.Hour).Format(time.RFC3339)
 	for _, c := range []struct{ want, got, miss string }{
 		{`{"a": 1}`, `{"a": 1, "b": 2}`, ""},
 		{`{"a": 1}`, `{"b": 1}`, "/a: is <nil>, want 1"},
@@ -130,6 +135,8 @@ func TestMismatch(t *testing.T) {
 		{`{"a": "{none}"}`, `{"a": [1]}`, "/a: is [1], want {none}"},
 		{`"{has b}"`, `"abc"`, ""},
 		{`"{has d}"`, `"abc"`, ": is abc, want {has d}"},
+		{`"{in 1h}"`, `"` + soon + `"`, ""},
+		{`"{in 2h}"`, `"` + soon + `"`, ": is " + soon + ", want {in 2h}"},
 		{`"2037-01-31T09:30:00+01:00"`, `"2037-01-31T08:30:00.000Z"`, ""},
 		{`"2037-01-31T09:30:00Z"`, `"2037-01-31T08:30:00Z"`, ": is 2037-01-31T08:30:00Z, want 2037-01-31T09:30:00Z"},
 		{`{"a": false}`, `{}`, ""},

@@ -10,7 +10,6 @@ import (
 	"maps"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 	"unicode/utf8"
@@ -50,7 +49,11 @@ func (p *player) play(s step) error {
 		return err
 	}
 	defer c.Close()
-	ctx, cancel := context.WithTimeout(p.t.Context(), 2*time.Minute)
+	limit := time.Minute
+	if s.Do == "flood" {
+		limit = 2 * time.Minute
+	}
+	ctx, cancel := context.WithTimeout(p.t.Context(), limit)
 	defer cancel()
 	arguments, _ := with.(map[string]any)
 	got, err := p.do(ctx, c, s.Do, arguments)
@@ -262,6 +265,9 @@ var ofInboxes = calls{
 				if len(messages) == number(with, "until") {
 					enough()
 				}
+				if len(messages) == 1 {
+					<-time.After(duration(text(with, "slowFirst")))
+				}
 				if len(messages) == 1 && with["failFirst"] == true {
 					return errors.New("the scenario lets it fail")
 				}
@@ -320,64 +326,6 @@ var ofOperations = calls{
 			Body: []byte(text(with, "body")), Header: header})
 		return map[string]any{"status": a.Status}, err
 	},
-}
-
-// flood schedules many messages and consumes them while the node dies, and checks that none is lost and
-// none comes twice without its mark.
-func (p *player) flood(ctx context.Context, c *client.Client, with map[string]any) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	count, inbox := number(with, "count"), text(with, "inbox")
-	var mu sync.Mutex
-	handled, unmarked, scheduled, done := map[string]bool{}, map[string]bool{}, 0, errors.New("all are handled")
-	var all sync.WaitGroup
-	for range number(with, "workers") {
-		all.Go(func() {
-			err := c.Consume(ctx, inbox, text(with, "consumer"), receiveOf(with), func(_ context.Context, m client.ReceivedMessage) error {
-				mu.Lock()
-				defer mu.Unlock()
-				if !m.PossibleDuplicate {
-					if unmarked[m.ScheduleID] {
-						cancel(fmt.Errorf("%s came twice without a mark", m.ScheduleID))
-					}
-					unmarked[m.ScheduleID] = true
-				}
-				if handled[m.ScheduleID] = true; len(handled) == count {
-					cancel(done)
-				}
-				return nil
-			})
-			cancel(err)
-		})
-	}
-	next := make(chan string)
-	for range number(with, "callers") {
-		all.Go(func() {
-			for id := range next {
-				if _, err := c.Schedule(ctx, client.Message{ScheduleID: id, Channel: "inbox:" + inbox, Delay: time.Millisecond, Payload: []byte(`"x"`)}); err != nil && ctx.Err() == nil {
-					cancel(err)
-				}
-				mu.Lock()
-				scheduled++
-				quarter := scheduled == count/4
-				mu.Unlock()
-				if quarter {
-					if err := errors.Join(p.control("/kill", nil), p.control("/start?after=200ms", nil)); err != nil {
-						cancel(err)
-					}
-				}
-			}
-		})
-	}
-	for n := range count {
-		next <- fmt.Sprintf("flood-%d", n)
-	}
-	close(next)
-	all.Wait()
-	if err := context.Cause(ctx); !errors.Is(err, done) {
-		return fmt.Errorf("%d of %d were handled: %w", len(handled), count, err)
-	}
-	return nil
 }
 
 func messageOf(with map[string]any) client.Message {

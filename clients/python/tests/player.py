@@ -7,7 +7,7 @@ import re
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, tzinfo
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,7 @@ from postdate._model import Model
 
 HARNESS = os.environ["POSTDATE_HARNESS"]
 saved: dict[str, str] = {}
-clock_offset = timedelta()
+real_time = time.time
 
 Given = dict[str, Any]
 
@@ -106,6 +106,8 @@ async def consume(client: Client, given: Given) -> Any:
         messages.append(message)
         if len(messages) == given["until"]:
             stop.set()
+        if len(messages) == 1 and "slowFirst" in given:
+            time.sleep(duration(given["slowFirst"]).total_seconds())
         if len(messages) == 1 and given.get("failFirst"):
             raise RuntimeError("the scenario lets it fail")
 
@@ -119,48 +121,67 @@ async def call(client: Client, given: Given) -> Any:
 
 
 async def set_clock(_: Client, given: Given) -> None:
-    global clock_offset  # noqa: PLW0603
-    wrong = duration(given["offset"]) - clock_offset
-    clock_offset += wrong
-    now, now_ns, seconds = time.time, time.time_ns, int(wrong.total_seconds())
-    time.time = lambda: now() + seconds
-    time.time_ns = lambda: now_ns() + seconds * 1_000_000_000
+    offset = duration(given["offset"])
+
+    class Clock(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> Any:
+            return cls.fromtimestamp(time.time(), tz)
+
+    time.time = lambda: real_time() + offset.total_seconds()
+    time.time_ns = lambda: int(time.time() * 1_000_000_000)
+    for name, module in sys.modules.items():
+        if name.startswith("postdate") and hasattr(module, "datetime"):
+            vars(module)["datetime"] = Clock
 
 
 async def flood(client: Client, given: Given) -> None:
+    inbox, consumer, count = given["inbox"], given["consumer"], given["count"]
+    failed: set[str] = set()
     handled: set[str] = set()
     unmarked: set[str] = set()
-    ids = iter([f"flood-{n}" for n in range(given["count"])])
-    twice: list[str] = []
+    wrong: list[str] = []
+    numbers = iter(range(count))
     scheduled = 0
     stop = asyncio.Event()
 
-    def handle(message: ReceivedMessage) -> None:
+    def received(message: ReceivedMessage) -> None:
+        if message.schedule_id != f"flood-{message.payload}":
+            wrong.append(f"{message.schedule_id} has the payload {message.payload}")
         if not message.possible_duplicate:
             if message.schedule_id in unmarked:
-                twice.append(message.schedule_id)
+                wrong.append(f"{message.schedule_id} came twice without a mark")
             unmarked.add(message.schedule_id)
+
+    def handle(message: ReceivedMessage) -> None:
+        received(message)
+        if message.schedule_id.endswith("00") and message.schedule_id not in failed:
+            failed.add(message.schedule_id)
+            raise RuntimeError("the flood lets it fail")
         handled.add(message.schedule_id)
-        if len(handled) == given["count"]:
+        if len(handled) == count or wrong:
             stop.set()
 
     async def caller() -> None:
         nonlocal scheduled
-        for schedule_id in ids:
-            channel, delay = f"inbox:{given['inbox']}", timedelta(milliseconds=1)
-            await client.schedule(Message(schedule_id=schedule_id, channel=channel, delay=delay, payload="x"))
+        for n in numbers:
+            channel, delay = f"inbox:{inbox}", timedelta(milliseconds=1)
+            message = Message(schedule_id=f"flood-{n}", channel=channel, delay=delay, payload=n)
+            answer = await client.schedule(message)
+            assert answer.schedule_id == f"flood-{n}", f"it answers {answer.schedule_id} to flood-{n}"
             scheduled += 1
-            if scheduled == given["count"] // 4:
+            if scheduled == count // 4:
+                for lost in await client.receive(inbox, consumer, **options, wait=timedelta(seconds=5)):
+                    received(lost)
                 await control("/kill")
                 await control("/start?after=200ms")
 
-    workers = [
-        client.consume(given["inbox"], given["consumer"], handle, stop=stop, **options_of(given))
-        for _ in range(given["workers"])
-    ]
-    await asyncio.wait_for(asyncio.gather(*workers, *(caller() for _ in range(given["callers"]))), 120)
-    if twice:
-        raise AssertionError(f"these came twice without a mark: {twice}")
+    options = options_of(given)
+    workers = [client.consume(inbox, consumer, handle, stop=stop, **options) for _ in range(given["workers"])]
+    await asyncio.gather(*workers, *(caller() for _ in range(given["callers"])))
+    assert not wrong, wrong
+    more = await client.receive(inbox, consumer, **options, wait=options["visibility"])
+    assert not more, f"{more[0].schedule_id} comes again once all are handled"
 
 
 CALLS: dict[str, Callable[[Client, Given], Awaitable[Any]]] = {
@@ -299,12 +320,20 @@ def matches(want: Any, got: Any) -> bool:
     if want == "{none}":
         return got in (None, [])
     if isinstance(want, str) and isinstance(got, str):
-        if want.startswith("{has "):
-            return want[5:-1] in got
-        if re.match(r"\d{4}-\d\d-\d\dT", want):
-            return instant(want) == instant(got)
+        return matches_text(want, got)
     same = want == got and isinstance(want, bool) == isinstance(got, bool)
     return same or (want is False and got is None)
+
+
+def matches_text(want: str, got: str) -> bool:
+    if want.startswith("{has "):
+        return want[5:-1] in got
+    if want.startswith("{in "):
+        at = instant(got)
+        return at is not None and abs(at.timestamp() - real_time() - duration(want[4:-1]).total_seconds()) < 60
+    if re.match(r"\d{4}-\d\d-\d\dT", want):
+        return instant(want) == instant(got)
+    return want == got
 
 
 def find(value: Any, pointer: str) -> str:
@@ -318,11 +347,8 @@ async def main(phases: list[Given]) -> None:
     async with httpx.AsyncClient() as http:
         for phase in phases:
             for n, step in enumerate(phase["steps"], 1):
-                try:
-                    await play(step, http)
-                except Exception:
-                    print(f"{phase['name']}, step {n}, {step['do']}:", file=sys.stderr)
-                    raise
+                print(f"{phase['name']}, step {n}, {step['do']}", file=sys.stderr)
+                await asyncio.wait_for(play(step, http), 120 if step["do"] == "flood" else 60)
 
 
 asyncio.run(main(json.loads(Path(os.environ["POSTDATE_SCENARIO"]).read_text())["phases"]))

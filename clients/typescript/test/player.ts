@@ -1,6 +1,7 @@
 // Plays clients/scenario/scenario.json against a real node; clients/scenario/README.md says what its fields mean.
 
 import { readFileSync } from "node:fs";
+import { setTimeout } from "node:timers/promises";
 import {
   Client,
   NoAnswerError,
@@ -58,6 +59,7 @@ interface Arguments {
   visibility: string | undefined;
   until: number;
   failFirst: boolean | undefined;
+  slowFirst: string | undefined;
   callers: number;
   workers: number;
   id: string;
@@ -117,22 +119,26 @@ const calls: Calls = {
   kill: () => control("/kill"),
   start: (_, { after }) => control(`/start?after=${after ?? ""}`),
   clock: (_, { offset }) => {
-    const now = Date.now.bind(Date);
-    const wrong = millisOf(offset) - clockOffset;
-    clockOffset += wrong;
-    Date.now = () => now() + wrong;
+    const wrong = millisOf(offset);
+    const now = () => Clock.now() + wrong;
+    globalThis.Date = new Proxy(Clock, {
+      construct: (_, [at = now()]: [number?]) => new Clock(at),
+      get: (_, name) => (name === "now" ? now : (Reflect.get(Clock, name) as unknown)),
+    });
   },
   flood,
 };
 
-let clockOffset = 0;
+const Clock = Date;
 
-async function consume(client: Client, { inbox, consumer, until, failFirst, ...given }: Arguments) {
+async function consume(client: Client, given: Arguments) {
+  const { inbox, consumer, until, failFirst, slowFirst } = given;
   const messages: ReceivedMessage[] = [];
   const enough = new AbortController();
-  const handle = (message: ReceivedMessage) => {
+  const handle = async (message: ReceivedMessage) => {
     messages.push(message);
     if (messages.length === until) enough.abort();
+    if (messages.length === 1 && slowFirst !== undefined) await setTimeout(millisOf(slowFirst));
     if (messages.length === 1 && failFirst) throw new Error("the scenario lets it fail");
   };
   await client.consume(inbox, consumer, handle, { ...receiveOf(given), signal: enough.signal });
@@ -140,13 +146,25 @@ async function consume(client: Client, { inbox, consumer, until, failFirst, ...g
 }
 
 async function flood(client: Client, { inbox, consumer, count, callers, workers, ...given }: Arguments) {
+  const options = receiveOf(given);
+  const failed = new Set<string>();
   const handled = new Set<string>();
   const unmarked = new Set<string>();
   const enough = new AbortController();
-  const handle = ({ scheduleId, possibleDuplicate }: ReceivedMessage) => {
-    if (!possibleDuplicate) {
-      if (unmarked.has(scheduleId)) enough.abort(new Error(`${scheduleId} came twice without a mark`));
-      unmarked.add(scheduleId);
+  const received = ({ scheduleId, possibleDuplicate, payload }: ReceivedMessage) => {
+    if (scheduleId !== `flood-${String(payload)}`) {
+      enough.abort(new Error(`${scheduleId} has the payload ${String(payload)}`));
+    }
+    if (possibleDuplicate) return;
+    if (unmarked.has(scheduleId)) enough.abort(new Error(`${scheduleId} came twice without a mark`));
+    unmarked.add(scheduleId);
+  };
+  const handle = (message: ReceivedMessage) => {
+    received(message);
+    const { scheduleId } = message;
+    if (scheduleId.endsWith("00") && !failed.has(scheduleId)) {
+      failed.add(scheduleId);
+      throw new Error("the flood lets it fail");
     }
     if (handled.add(scheduleId).size === count) enough.abort("all are handled");
   };
@@ -154,19 +172,26 @@ async function flood(client: Client, { inbox, consumer, count, callers, workers,
   let scheduled = 0;
   const caller = async () => {
     while (next < count && !enough.signal.aborted) {
-      const channel = `inbox:${inbox}`;
-      await client.schedule({ scheduleId: `flood-${String(next++)}`, channel, delay: 1, payload: "x" });
+      const payload = next++;
+      const asked = `flood-${String(payload)}`;
+      const message = { scheduleId: asked, channel: `inbox:${inbox}`, delay: 1, payload };
+      const { scheduleId } = await client.schedule(message);
+      if (scheduleId !== asked) throw new Error(`${asked} was asked for, and ${scheduleId} answered`);
       if (++scheduled !== Math.floor(count / 4)) continue;
+      for (const lost of await client.receive(inbox, consumer, { ...options, waitMs: 5000 })) received(lost);
       await control("/kill");
       await control("/start?after=200ms");
     }
   };
-  const options = { ...receiveOf(given), signal: enough.signal };
   await Promise.all([
-    ...Array.from({ length: workers }, () => client.consume(inbox, consumer, handle, options)),
+    ...Array.from({ length: workers }, () =>
+      client.consume(inbox, consumer, handle, { ...options, signal: enough.signal }),
+    ),
     ...Array.from({ length: callers }, caller),
   ]);
   if (enough.signal.reason !== "all are handled") throw enough.signal.reason;
+  const [more] = await client.receive(inbox, consumer, { ...options, waitMs: options.visibilityMs });
+  if (more !== undefined) throw new Error(`${more.scheduleId} comes again once all are handled`);
 }
 
 function receiveOf({ limit, wait, visibility }: Pick<Arguments, "limit" | "wait" | "visibility">) {
@@ -270,6 +295,10 @@ function matches(want: Json, got: Json | undefined): boolean {
   if (want === "{none}") return got === undefined || got === null || (Array.isArray(got) && got.length === 0);
   if (typeof got !== "string") return false;
   if (want.startsWith("{has ")) return got.includes(want.slice("{has ".length, -1));
+  if (want.startsWith("{in ")) {
+    const at = Clock.now() + millisOf(want.slice("{in ".length, -1));
+    return Math.abs(Clock.parse(got) - at) < 60_000;
+  }
   const isTime = /^\d{4}-\d\d-\d\dT/.test(want);
   return want === got || (isTime && Date.parse(want) === Date.parse(got));
 }
@@ -287,11 +316,13 @@ const { phases } = JSON.parse(readFileSync(environment.POSTDATE_SCENARIO, "utf8"
 };
 for (const { name, steps } of phases) {
   for (const [n, step] of steps.entries()) {
-    try {
-      await play(step);
-    } catch (error) {
-      console.error(`${name}, step ${String(n + 1)}, ${step.do}:`, error);
+    console.error(`${name}, step ${String(n + 1)}, ${step.do}`);
+    const seconds = step.do === "flood" ? 120 : 60;
+    const limit = globalThis.setTimeout(() => {
+      console.error(`it does not end within ${String(seconds)} s`);
       process.exit(1);
-    }
+    }, seconds * 1000);
+    await play(step);
+    clearTimeout(limit);
   }
 }

@@ -4,6 +4,8 @@ import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import com.fasterxml.jackson.databind.node.TextNode;
+import java.time.Duration;
+import java.time.Instant;
 import java.time.OffsetDateTime;
 import java.time.format.DateTimeParseException;
 import java.util.HashMap;
@@ -97,6 +99,11 @@ final class Matching {
       return want.equals(got) || nothing && want.isBoolean() && !want.asBoolean();
     }
     String text = want.asText();
+    if (text.startsWith("{in ")) {
+      Duration in = ScenarioPlayer.duration(text.substring("{in ".length(), text.length() - 1));
+      Duration late = Duration.between(Instant.now().plus(in), Instant.parse(got.asText()));
+      return late.abs().toSeconds() < 60;
+    }
     return switch (text) {
       case "{done}" -> true;
       case "{any}" -> !nothing;

@@ -32,6 +32,7 @@ import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.FutureTask;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
@@ -58,13 +59,23 @@ final class ScenarioPlayer {
       int n = 0;
       for (JsonNode step : phase.get("steps")) {
         n++;
-        try {
-          player.play(step);
-        } catch (Exception | AssertionError e) {
-          String where =
-              phase.get("name").asText() + ", step " + n + ", " + step.get("do").asText();
-          throw new AssertionError(where, e);
+        String name = step.get("do").asText();
+        System.err.println(phase.get("name").asText() + ", step " + n + ", " + name);
+        FutureTask<Object> play =
+            new FutureTask<>(
+                () -> {
+                  player.play(step);
+                  return null;
+                });
+        Thread thread = new Thread(play);
+        thread.setDaemon(true);
+        thread.start();
+        int seconds = name.equals("flood") ? 120 : 60;
+        thread.join(seconds * 1000L);
+        if (!play.isDone()) {
+          throw new AssertionError("it does not end within " + seconds + " s");
         }
+        play.get();
       }
     }
   }
@@ -265,6 +276,9 @@ final class ScenarioPlayer {
           if (messages.size() == until) {
             enough.complete(null);
           }
+          if (messages.size() == 1 && with.has("slowFirst")) {
+            Thread.sleep(time(with, "slowFirst").toMillis());
+          }
           if (messages.size() == 1 && failFirst) {
             throw new IllegalStateException("the scenario lets it fail");
           }
@@ -277,68 +291,105 @@ final class ScenarioPlayer {
   }
 
   private Object flood(PostdateClient client, JsonNode with) throws Exception {
-    int count = with.get("count").asInt();
-    Set<String> handled = ConcurrentHashMap.newKeySet();
-    Set<String> unmarked = ConcurrentHashMap.newKeySet();
-    CompletableFuture<Object> all = new CompletableFuture<>();
-    Handler handler =
-        message -> {
-          String id = message.getScheduleId();
-          if (message.getPossibleDuplicate() == null && !unmarked.add(id)) {
-            all.completeExceptionally(new AssertionError(id + " came twice without a mark"));
-          }
-          handled.add(id);
-          if (handled.size() == count) {
-            all.complete(null);
-          }
-        };
-    List<Worker> workers = new ArrayList<>();
-    for (int n = 0; n < with.get("workers").asInt(); n++) {
-      Worker worker =
-          client.consume(text(with, "inbox"), text(with, "consumer"), options(with), handler);
-      worker.ended().whenComplete((nothing, error) -> failed(all, error));
-      workers.add(worker);
-    }
-    AtomicInteger next = new AtomicInteger();
-    AtomicInteger scheduled = new AtomicInteger();
-    for (int n = 0; n < with.get("callers").asInt(); n++) {
-      caller(client.async(), text(with, "inbox"), count, next, scheduled)
-          .whenComplete((nothing, error) -> failed(all, error));
-    }
-    all.get();
-    workers.forEach(Worker::close);
+    new Flood(client, with).run();
     return null;
   }
 
-  private static void failed(CompletableFuture<Object> all, Throwable error) {
-    if (error != null) {
-      all.completeExceptionally(error);
-    }
-  }
+  /** Many messages that are scheduled and consumed while the node dies. */
+  private final class Flood {
+    private final PostdateClient client;
+    private final JsonNode with;
+    private final String inbox;
+    private final String consumer;
+    private final int count;
+    private final Set<String> failedOnce = ConcurrentHashMap.newKeySet();
+    private final Set<String> handled = ConcurrentHashMap.newKeySet();
+    private final Set<String> unmarked = ConcurrentHashMap.newKeySet();
+    private final CompletableFuture<Object> all = new CompletableFuture<>();
+    private final AtomicInteger next = new AtomicInteger();
+    private final AtomicInteger scheduled = new AtomicInteger();
 
-  /** Schedules one message after the other. */
-  private CompletableFuture<Void> caller(
-      PostdateAsyncClient client,
-      String inbox,
-      int count,
-      AtomicInteger next,
-      AtomicInteger scheduled) {
-    int n = next.getAndIncrement();
-    if (n >= count) {
-      return CompletableFuture.completedFuture(null);
+    Flood(PostdateClient client, JsonNode with) {
+      this.client = client;
+      this.with = with;
+      inbox = text(with, "inbox");
+      consumer = text(with, "consumer");
+      count = with.get("count").asInt();
     }
-    Schedule message =
-        new Schedule().scheduleId("flood-" + n).channel("inbox:" + inbox).delay("1ms").payload("x");
-    return client
-        .schedule(message)
-        .thenComposeAsync(
-            answer -> {
-              if (scheduled.incrementAndGet() == count / 4) {
-                control("/kill", "");
-                control("/start?after=200ms", "");
-              }
-              return caller(client, inbox, count, next, scheduled);
-            });
+
+    void run() throws Exception {
+      List<Worker> workers = new ArrayList<>();
+      for (int n = 0; n < with.get("workers").asInt(); n++) {
+        Worker worker = client.consume(inbox, consumer, options(with), this::handle);
+        worker.ended().whenComplete((nothing, error) -> failed(error));
+        workers.add(worker);
+      }
+      for (int n = 0; n < with.get("callers").asInt(); n++) {
+        caller().whenComplete((nothing, error) -> failed(error));
+      }
+      all.get();
+      workers.forEach(Worker::close);
+      ReceiveOptions rest = options(with).waitFor(time(with, "visibility"));
+      List<ReceivedMessage> more = client.receive(inbox, consumer, rest);
+      if (!more.isEmpty()) {
+        throw new AssertionError(more.get(0).getScheduleId() + " comes again once all are handled");
+      }
+    }
+
+    private void failed(Throwable error) {
+      if (error != null) {
+        all.completeExceptionally(error);
+      }
+    }
+
+    private void received(ReceivedMessage message) {
+      String id = message.getScheduleId();
+      if (!id.equals("flood-" + message.getPayload())) {
+        failed(new AssertionError(id + " has the payload " + message.getPayload()));
+      }
+      if (message.getPossibleDuplicate() == null && !unmarked.add(id)) {
+        failed(new AssertionError(id + " came twice without a mark"));
+      }
+    }
+
+    private void handle(ReceivedMessage message) {
+      received(message);
+      String id = message.getScheduleId();
+      if (id.endsWith("00") && failedOnce.add(id)) {
+        throw new IllegalStateException("the flood lets it fail");
+      }
+      handled.add(id);
+      if (handled.size() == count) {
+        all.complete(null);
+      }
+    }
+
+    /** Schedules one message after the other. */
+    private CompletableFuture<Void> caller() {
+      int n = next.getAndIncrement();
+      if (n >= count) {
+        return CompletableFuture.completedFuture(null);
+      }
+      String id = "flood-" + n;
+      Schedule message =
+          new Schedule().scheduleId(id).channel("inbox:" + inbox).delay("1ms").payload(n);
+      return client
+          .async()
+          .schedule(message)
+          .thenComposeAsync(
+              answer -> {
+                if (!id.equals(answer.getScheduleId())) {
+                  throw new AssertionError(id + " is answered with " + answer.getScheduleId());
+                }
+                if (scheduled.incrementAndGet() == count / 4) {
+                  ReceiveOptions some = options(with).waitFor(Duration.ofSeconds(5));
+                  client.receive(inbox, consumer, some).forEach(this::received);
+                  control("/kill", "");
+                  control("/start?after=200ms", "");
+                }
+                return caller();
+              });
+    }
   }
 
   /** Asks the harness for something. */
@@ -416,9 +467,13 @@ final class ScenarioPlayer {
   }
 
   private static Duration time(JsonNode with, String name) {
-    Matcher parts = Pattern.compile("(-?\\d+)(ms|s|m|h)").matcher(text(with, name));
+    return duration(text(with, name));
+  }
+
+  static Duration duration(String text) {
+    Matcher parts = Pattern.compile("(-?\\d+)(ms|s|m|h)").matcher(text);
     if (!parts.matches()) {
-      throw new AssertionError("this is no duration: " + text(with, name));
+      throw new AssertionError("this is no duration: " + text);
     }
     long value = Long.parseLong(parts.group(1));
     return switch (parts.group(2)) {
