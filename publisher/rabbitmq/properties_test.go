@@ -9,6 +9,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/publisher/publishertest"
 )
 
 func delivery(headers ...postdate.Header) *postdate.Delivery {
@@ -92,4 +93,12 @@ func TestPriorityOfAMQP(t *testing.T) {
 			t.Errorf("%s with %v: priority %d, %v", test.priority, test.headers, msg.Priority, err)
 		}
 	}
+}
+
+// The clients' receivers are tested with what this package publishes.
+func TestClientsReceivers(t *testing.T) {
+	publishertest.Receivers(t, "rabbitmq", func(d *postdate.Delivery) (map[string]any, error) {
+		msg, err := publishing(d, 0)
+		return msg.Headers, err
+	})
 }
