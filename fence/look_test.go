@@ -158,7 +158,7 @@ func TestAReleaseThatIsAnsweredAfterALoss(t *testing.T) {
 	r.own(1, 2)
 	r.step(fence.Want{Buckets: []int{1}})
 	give := only[fence.GiveBack](t, r.step(fence.Drained{Holds: []store.Hold{{Bucket: 2, Token: 1}}}))
-	r.step(fence.Fenced{Holds: give.Holds})
+	r.step(fence.Fenced(give))
 	r.step(fence.GaveBack{Holds: give.Holds})
 	if held := r.m.Buckets(); !slices.Equal(held, []int{1}) {
 		t.Errorf("it holds %v, want 1", held)
