@@ -50,8 +50,27 @@ type retryBody struct {
 }
 
 type cancelBody struct {
-	ScheduleIDs textList    `json:"scheduleIds"`
-	Filter      *filterBody `json:"filter"`
+	ScheduleIDs notNull[textList]   `json:"scheduleIds"`
+	Filter      notNull[filterBody] `json:"filter"`
+}
+
+// notNull is a field that null does not leave out: a client whose variable is not set would select more than it
+// means, or something else.
+type notNull[T any] struct {
+	value T
+	given bool
+}
+
+// UnmarshalJSONFrom reads any value but null.
+func (n *notNull[T]) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
+	if kind := dec.PeekKind(); kind == 'n' {
+		if err := dec.SkipValue(); err != nil {
+			return err
+		}
+		return wrongKind(wantedOf(reflect.TypeFor[T]()), kind)
+	}
+	n.given = true
+	return json.UnmarshalDecode(dec, &n.value)
 }
 
 // noFields is the body of a call that takes none.

@@ -155,22 +155,22 @@ func (s *Server) eachID(ctx *fasthttp.RequestCtx, kind store.JobKind, status pos
 	if p := decodeBody(raw, &body); p != nil {
 		return p
 	}
-	switch n := len(body.ScheduleIDs); {
-	case body.Filter != nil && body.ScheduleIDs != nil:
+	switch n := len(body.ScheduleIDs.value); {
+	case body.Filter.given && body.ScheduleIDs.given:
 		return fieldProblem("/filter", invalid("scheduleIds and filter are both there: leave one out"))
-	case body.Filter != nil:
-		return s.startJob(ctx, kind, body.Filter)
-	case body.ScheduleIDs == nil:
+	case body.Filter.given:
+		return s.startJob(ctx, kind, &body.Filter.value)
+	case !body.ScheduleIDs.given:
 		return fieldProblem("/scheduleIds", invalid("scheduleIds is missing: give an array of ids, or a filter"))
 	case n > postdate.CancelItemsMax:
 		return fieldProblem("/scheduleIds", postdate.E(postdate.KindTooLarge,
 			"%d ids are too many: at most %d are allowed in one request; split it", n, postdate.CancelItemsMax))
 	}
-	problems := make([]*Problem, len(body.ScheduleIDs))
-	places := make([]int, 0, len(body.ScheduleIDs))
-	keys := make([]postdate.Key, 0, len(body.ScheduleIDs))
+	problems := make([]*Problem, len(body.ScheduleIDs.value))
+	places := make([]int, 0, len(body.ScheduleIDs.value))
+	keys := make([]postdate.Key, 0, len(body.ScheduleIDs.value))
 	tenant := s.tenantOf(ctx)
-	for i, id := range body.ScheduleIDs {
+	for i, id := range body.ScheduleIDs.value {
 		if err := postdate.CheckMessageID(id); err != nil {
 			problems[i] = fieldProblem("", err)
 			continue
@@ -186,7 +186,7 @@ func (s *Server) eachID(ctx *fasthttp.RequestCtx, kind store.JobKind, status pos
 		}
 	}
 	b := append(begin(ctx), `{"results":[`...)
-	for i, id := range body.ScheduleIDs {
+	for i, id := range body.ScheduleIDs.value {
 		if i > 0 {
 			b = append(b, ',')
 		}

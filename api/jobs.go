@@ -4,7 +4,6 @@ import (
 	"context"
 	"strconv"
 
-	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/uuid"
 	"github.com/valyala/fasthttp"
 
@@ -21,48 +20,24 @@ type Jobs interface {
 
 // filterBody selects messages as the parameters of a list do.
 type filterBody struct {
-	Label    filterText `json:"label"`
-	IDPrefix filterText `json:"idPrefix"`
-	Channel  filterText `json:"channel"`
-	From     filterText `json:"from"`
-	To       filterText `json:"to"`
-}
-
-// filterText is a string, which null does not leave out: a client whose variable is not set would select more than
-// it means.
-type filterText struct {
-	text  string
-	given bool
-}
-
-// UnmarshalJSONFrom reads a string.
-func (t *filterText) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
-	kind := dec.PeekKind()
-	if kind != '"' {
-		if err := dec.SkipValue(); err != nil {
-			return err
-		}
-		return wrongKind("a string", kind)
-	}
-	token, err := dec.ReadToken()
-	if err != nil {
-		return err
-	}
-	*t = filterText{token.String(), true}
-	return nil
+	Label    notNull[string] `json:"label"`
+	IDPrefix notNull[string] `json:"idPrefix"`
+	Channel  notNull[string] `json:"channel"`
+	From     notNull[string] `json:"from"`
+	To       notNull[string] `json:"to"`
 }
 
 // check turns a body into a filter.
 func (b *filterBody) check() (f store.JobFilter, p *Problem) {
 	var err error
 	if b.Label.given {
-		f.Label = b.Label.text
+		f.Label = b.Label.value
 		if err := postdate.CheckLabel(f.Label); err != nil {
 			return f, fieldProblem("/filter/label", err)
 		}
 	}
 	if b.IDPrefix.given {
-		f.IDPrefix = b.IDPrefix.text
+		f.IDPrefix = b.IDPrefix.value
 		if f.IDPrefix == "" { // the advice of a list, to leave it out, would select everything here
 			return f, fieldProblem("/filter/idPrefix", invalid("idPrefix is empty: give what the ids begin with"))
 		}
@@ -71,17 +46,17 @@ func (b *filterBody) check() (f store.JobFilter, p *Problem) {
 		}
 	}
 	if b.Channel.given {
-		if f.Channel, err = postdate.ParseChannel(b.Channel.text); err != nil {
+		if f.Channel, err = postdate.ParseChannel(b.Channel.value); err != nil {
 			return f, fieldProblem("/filter/channel", err)
 		}
 	}
 	if b.From.given {
-		if f.From, err = postdate.ParseTime(b.From.text); err != nil {
+		if f.From, err = postdate.ParseTime(b.From.value); err != nil {
 			return f, fieldProblem("/filter/from", err)
 		}
 	}
 	if b.To.given {
-		if f.To, err = postdate.ParseTime(b.To.text); err != nil {
+		if f.To, err = postdate.ParseTime(b.To.value); err != nil {
 			return f, fieldProblem("/filter/to", err)
 		}
 	}

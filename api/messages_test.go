@@ -285,7 +285,9 @@ func TestCancel(t *testing.T) {
 	r.send("POST", "/v1/messages/cancel", `{"scheduleIds":["a",}`).problem(400, MalformedJSON)
 	r.send("POST", "/v1/messages/cancel", `{"scheduleIds":["a"`).problem(400, MalformedJSON, "too early")
 	r.send("POST", "/v1/messages/cancel", `{"scheduleIds":"a"}`).problem(400, InvalidField, "an array was expected at /scheduleIds, not a string")
-	r.send("POST", "/v1/messages/cancel", `{"scheduleIds":null}`).problem(400, InvalidField, "scheduleIds is missing")
+	r.send("POST", "/v1/messages/cancel", `{"scheduleIds":null}`).problem(400, InvalidField, `"pointer":"/scheduleIds"`, "not null")
+	r.send("POST", "/v1/messages/cancel", `{"scheduleIds":null,"filter":{"label":"a"}}`).problem(400, InvalidField, `"pointer":"/scheduleIds"`, "not null")
+	r.send("POST", "/v1/messages/cancel", `{"scheduleIds":["a"],"filter":null}`).problem(400, InvalidField, `"pointer":"/filter"`, "not null")
 	many := `{"scheduleIds":["a"` + strings.Repeat(`,"a"`, postdate.CancelItemsMax) + `]}`
 	r.send("POST", "/v1/messages/cancel", many).problem(413, TooLarge, "10001")
 }
