@@ -29,9 +29,10 @@ type rig struct {
 	expires bool // deletions are answered
 	hangs   bool // releases are not answered
 
-	claims error         // what all claims end with
-	next   postdate.Time // what scans say of the first message beyond; 0: there is none
-	looks  int           // that were answered
+	claims error                     // what all claims end with
+	due    map[int][]postdate.Record // what claims find in each bucket
+	next   postdate.Time             // what scans say of the first message beyond; 0: there is none
+	looks  int                       // that were answered
 
 	seen []Effect // what it did not answer
 }
@@ -90,7 +91,7 @@ func (r *rig) step(ev Event) {
 		case poller.Claim:
 			results := make([]store.ClaimResult, len(e.Claims))
 			for i, c := range e.Claims {
-				results[i] = store.ClaimResult{Err: r.claims, To: c.To, Ended: c.To, Complete: true, Next: postdate.Far}
+				results[i] = store.ClaimResult{Err: r.claims, Due: r.due[c.Bucket], To: c.To, Ended: c.To, Complete: true, Next: postdate.Far}
 				if r.next >= c.To.Time {
 					results[i].Next = r.next
 				}
@@ -109,6 +110,18 @@ func (r *rig) step(ev Event) {
 			r.seen = append(r.seen, e)
 		}
 	}
+}
+
+// fallDue lets a message fall due in each of these buckets.
+func (r *rig) fallDue(at postdate.Time, buckets ...int) {
+	r.due = map[int][]postdate.Record{}
+	var nudges []poller.Nudge
+	for _, b := range buckets {
+		m := postdate.Message{Key: postdate.Key{Bucket: b, ScheduleID: "m"}, Channel: "inbox:x", ExecutionTime: at}
+		r.due[b] = []postdate.Record{{Message: m, State: postdate.NewState(&m, 1)}}
+		nudges = append(nudges, poller.Nudge{Bucket: b, At: at})
+	}
+	r.step(poller.Nudged{Nudges: nudges})
 }
 
 // run lets time pass.
@@ -216,41 +229,22 @@ func TestBucketsThatAreLostTogether(t *testing.T) {
 	r := newRig(t, nil)
 	r.step(fence.Tick{})
 	r.run(50 * time.Millisecond)
-	due, published := r.now.Wall+30, 0
-	var step func(ev Event)
-	step = func(ev Event) {
-		for _, e := range r.m.Step(r.now, ev) {
-			switch e := e.(type) {
-			case poller.Claim:
-				results := make([]store.ClaimResult, len(e.Claims))
-				for i, c := range e.Claims {
-					m := postdate.Message{Key: postdate.Key{Bucket: c.Bucket, ScheduleID: "m"}, Channel: "inbox:x", ExecutionTime: due}
-					results[i] = store.ClaimResult{
-						Due: []postdate.Record{{Message: m, State: postdate.NewState(&m, 1)}},
-						To:  c.To, Ended: c.To, Complete: true, Next: postdate.Far,
-					}
-				}
-				step(poller.Claimed{Call: e.Call, Results: results})
-			case poller.Publish:
-				published += len(e.Batch)
-			}
-		}
-	}
-	step(poller.Nudged{Nudges: []poller.Nudge{{Bucket: 0, At: due}, {Bucket: 1, At: due}, {Bucket: 2, At: due}, {Bucket: 3, At: due}}})
+	due := r.now.Wall + 30
+	r.fallDue(due, 0, 1, 2, 3)
 	for r.now.Wall < due {
 		r.now = r.now.Later(time.Millisecond)
-		step(fence.Tick{})
+		r.step(fence.Tick{})
 	}
-	if hand := r.m.View(r.now).Hand; hand != 4 || published > 0 {
+	if hand, published := r.m.View(r.now).Hand, len(took[poller.Publish](r)); hand != 4 || published > 0 {
 		t.Fatalf("%d messages are in hand and %d published, want 4 and none", hand, published)
 	}
 	r.now = r.now.Later(time.Millisecond) // they are due
 	for i := range r.store {
 		r.store[i].Owner, r.store[i].Token = "you", r.store[i].Token+1
 	}
-	step(fence.Saw{Began: r.now.Mono, Partitions: r.store})
-	if published > 0 || r.m.Status().Held > 0 {
-		t.Errorf("%d messages are published of buckets that another node has, %d buckets held", published, r.m.Status().Held)
+	r.step(fence.Saw{Began: r.now.Mono, Partitions: r.store})
+	if published := len(took[poller.Publish](r)); published > 0 || r.m.Status().Held > 0 {
+		t.Errorf("%d batches are published of buckets that another node has, %d buckets held", published, r.m.Status().Held)
 	}
 }
 
@@ -259,35 +253,14 @@ func TestAttemptsNameTheNode(t *testing.T) {
 	r := newRig(t, nil)
 	r.step(fence.Tick{})
 	r.run(50 * time.Millisecond)
-	m := postdate.Message{Key: postdate.Key{ScheduleID: "m"}, Channel: "webhook:https://x", ExecutionTime: r.now.Wall}
-	var settled []store.Settlement
-	var step func(ev Event)
-	step = func(ev Event) {
-		for _, e := range r.m.Step(r.now, ev) {
-			switch e := e.(type) {
-			case poller.Claim:
-				results := make([]store.ClaimResult, len(e.Claims))
-				for i, c := range e.Claims {
-					results[i] = store.ClaimResult{To: c.To, Ended: c.To, Complete: true, Next: postdate.Far}
-					if c.Bucket == 0 {
-						results[i].Due = []postdate.Record{{Message: m, State: postdate.NewState(&m, 1)}}
-					}
-				}
-				step(poller.Claimed{Call: e.Call, Results: results})
-			case poller.Publish:
-				step(poller.Published{Batch: e.Batch, Results: []publisher.Result{{Outcome: publisher.Refused, Reason: "400"}}})
-			case poller.Settle:
-				settled = append(settled, e.Settlements...)
-			}
-		}
+	r.fallDue(r.now.Wall, 0)
+	r.run(time.Second)
+	for _, e := range took[poller.Publish](r) {
+		r.step(poller.Published{Batch: e.Batch, Results: []publisher.Result{{Outcome: publisher.Refused, Reason: "400"}}})
 	}
-	step(poller.Nudged{Nudges: []poller.Nudge{{At: m.ExecutionTime}}})
-	for len(settled) == 0 && r.now.Mono < 2*time.Minute {
-		r.now = r.now.Later(10 * time.Millisecond)
-		step(fence.Tick{})
-	}
-	if len(settled) != 1 || settled[0].Node != "me" {
-		t.Errorf("an attempt is settled as %+v", settled)
+	settles := took[poller.Settle](r)
+	if len(settles) != 1 || settles[0].Settlements[0].Node != "me" {
+		t.Errorf("an attempt is settled as %+v", settles)
 	}
 }
 
