@@ -362,7 +362,8 @@ func bySweep(a, b *owned) int {
 }
 
 // lastSweep returns the last of the given buckets that may be swept in a lane's next call, in their order,
-// or nil if all may. These are about as many as fell due and were not in the calls before.
+// or nil if all may. These are about as many as fell due and were not in the calls before, and it notes
+// that these are.
 func (m *Machine) lastSweep(now postdate.Now, l *lane, buckets []*owned) *owned {
 	each := m.c.SweepEvery / time.Duration(max(len(m.buckets), 1)) // between one sweep that falls due and the next
 	l.sweepsFrom = max(l.sweepsFrom, now.Mono-m.c.SweepEvery/sweepsPart)
