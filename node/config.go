@@ -26,6 +26,7 @@ import (
 // Config is what an operator can set for a node.
 type Config struct {
 	HTTP     string // address to listen on; port 0 picks one
+	Pprof    string // loopback address that serves Go's profiles; "": none
 	Insecure bool   // serves addresses other than loopback although it asks nobody who they are
 	AdminKey string // the operator's own key; "": nobody is asked for a key
 	OIDC     OIDC
@@ -188,6 +189,9 @@ func (c Config) Validate() error {
 		return invalid("--http %s lets other machines in, and the node asks nobody who they are: listen on 127.0.0.1, "+
 			"give --admin-key, --oidc-issuer or --tls-client-ca, or put a proxy before it that asks, let nothing else "+
 			"reach it, and give --insecure", c.HTTP)
+	case c.Pprof != "" && (!isHostPort(c.Pprof) || !api.IsLoopback(c.Pprof)):
+		return invalid("--pprof %q is not a loopback address, and profiles are shown to whoever reaches them: "+
+			"write it like 127.0.0.1:6060", c.Pprof)
 	case c.NodeID == "" || len(c.NodeID) > postdate.TenantBytesMax:
 		return invalid("--node-id must have between 1 and %d bytes", postdate.TenantBytesMax)
 	case c.Buckets < 1 || c.Buckets > postdate.BucketsMax:

@@ -45,6 +45,7 @@ type Node struct {
 	api        *api.Server
 	sources    []source
 	listener   net.Listener
+	profiles   *profiles      // nil: none are served
 	serving    sync.WaitGroup // the HTTP server
 	files      files
 	background sync.WaitGroup  // the loop, control and cluster
@@ -136,6 +137,11 @@ func (n *Node) open(ctx context.Context) error {
 	if n.listener, err = net.Listen("tcp", n.c.HTTP); err != nil {
 		return postdate.E(postdate.KindUnavailable, "cannot listen on --http %s: %w; "+
 			"name a free address of this machine as HOST:PORT, like 127.0.0.1:8081, or port 0 for any", n.c.HTTP, err)
+	}
+	if n.c.Pprof != "" {
+		if n.profiles, err = serveProfiles(n.c.Pprof, n.c.Log); err != nil {
+			return err
+		}
 	}
 	secure, err := n.c.TLS.server(n.c.Log)
 	if err != nil {
@@ -292,6 +298,14 @@ func (n *Node) await(ctx context.Context, inTheWay func() error) error {
 	return nil
 }
 
+// ProfilesAddr returns the address of the profiles, with its real port; "" if none are served.
+func (n *Node) ProfilesAddr() string {
+	if n.profiles == nil {
+		return ""
+	}
+	return n.profiles.listener.Addr().String()
+}
+
 // Addr returns the address of the HTTP API, with its real port.
 func (n *Node) Addr() string { return n.listener.Addr().String() }
 
@@ -360,6 +374,9 @@ func (n *Node) close(ctx context.Context) (err error) {
 		case <-ended:
 		case <-ctx.Done():
 		}
+	}
+	if n.profiles != nil {
+		n.profiles.close()
 	}
 	if n.cluster != nil {
 		n.cluster.gossip.Shutdown()

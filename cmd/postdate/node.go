@@ -82,6 +82,8 @@ func (n *nodeFlags) register(f *pflag.FlagSet) {
 		"the longest pause between two attempts")
 	f.DurationVar(&c.Retry.MaxParked, "retry-max-parked", c.Retry.MaxParked,
 		"how long a message waits for a channel that is down; then it fails")
+	f.StringVar(&c.Pprof, "pprof", "", "loopback address at which /debug/pprof/ serves Go's profiles of this process, "+
+		"like 127.0.0.1:6060; none: nowhere")
 	f.Var(&n.logLevel, "log-level", "what is logged")
 	f.Var(&n.logFormat, "log-format", "how it is logged, on standard error")
 }
