@@ -77,17 +77,23 @@ type Claim struct {
 
 // Covers reports whether a claim takes a message that waits at a position, if its To does.
 func (c *Claim) Covers(route postdate.Route, at Position) bool {
+	to, all := c.CoversTo(route)
+	return all || !to.Before(at)
+}
+
+// CoversTo returns up to where a claim takes a route's messages, if its To does; all: it takes every one.
+func (c *Claim) CoversTo(route postdate.Route) (to Position, all bool) {
+	var behind bool
 	switch {
 	case c.Only == "":
-		to, behind := placeIn(c.Behind, route)
-		return !behind || !to.Before(at)
+		to, behind = placeIn(c.Behind, route)
 	case c.Only == route:
-		return true
 	case c.Only.IsAllOf(route.Tenant()):
-		to, behind := c.Behind[route]
-		return !behind || !to.Before(at)
+		to, behind = c.Behind[route]
+	default:
+		return Position{}, false
 	}
-	return false
+	return to, !behind
 }
 
 // Places returns what the record's Behind becomes, but for what has come up to its Claimed. A route

@@ -171,19 +171,28 @@ func readState(v []byte) (s state, err error) {
 
 // routeOf reads only the route of a tenant's message from its state.
 func routeOf(v []byte, tenant string) (postdate.Route, error) {
+	channel, priority, err := targetOf(v)
+	if err != nil {
+		return "", err
+	}
+	return postdate.RouteAt(tenant, postdate.Channel(channel), priority), nil
+}
+
+// targetOf reads only the channel and the priority from a state.
+func targetOf(v []byte) (channel []byte, priority postdate.Priority, err error) {
 	r := reader{rest: v}
 	_, digestBytes := r.stateLayout()
 	r.byte() // status
-	s := state{Priority: postdate.Priority(r.byte() >> flagsPriority & 3)}
+	priority = postdate.Priority(r.byte() >> flagsPriority & 3)
 	for range 5 { // version, attempts and times
 		r.uvarint()
 	}
 	r.take(digestBytes)
-	s.Channel = postdate.Channel(r.text())
-	if r.failed || s.Priority > postdate.PriorityLow {
-		return "", errLayout
+	channel = r.take(int(r.uvarint()))
+	if r.failed || priority > postdate.PriorityLow {
+		return nil, 0, errLayout
 	}
-	return s.route(tenant), nil
+	return channel, priority, nil
 }
 
 // appendMessage writes what the message's key does not hold.
