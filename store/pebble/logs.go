@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
-	"io"
 	"math"
 	"path/filepath"
 	"strconv"
@@ -49,13 +48,14 @@ func checkLogs(c settings) error {
 	if err != nil {
 		return openError(c.Dir, err)
 	}
-	if err := checkLog(c, filepath.Base(desc.ManifestFilename), 0); err != nil {
+	var content bytes.Buffer // of one file after the other
+	if err := checkLog(c, filepath.Base(desc.ManifestFilename), 0, &content); err != nil {
 		return err
 	}
 	for _, name := range names {
 		number, isLog := strings.CutSuffix(name, ".log")
 		if n, err := strconv.ParseUint(number, 10, 32); isLog && err == nil {
-			if err := checkLog(c, name, uint32(n)); err != nil {
+			if err := checkLog(c, name, uint32(n), &content); err != nil {
 				return err
 			}
 		}
@@ -63,17 +63,22 @@ func checkLogs(c settings) error {
 	return nil
 }
 
-func checkLog(c settings, name string, number uint32) error {
+func checkLog(c settings, name string, number uint32, content *bytes.Buffer) error {
 	f, err := c.FS.Open(c.FS.PathJoin(c.Dir, name))
 	if err != nil {
 		return openError(c.Dir, err)
 	}
 	defer f.Close()
-	b, err := io.ReadAll(f)
+	info, err := f.Stat()
 	if err != nil {
 		return openError(c.Dir, err)
 	}
-	if at, broken := brokenChunk(b, number); broken {
+	content.Reset()
+	content.Grow(int(info.Size()) + bytes.MinRead)
+	if _, err := content.ReadFrom(f); err != nil {
+		return openError(c.Dir, err)
+	}
+	if at, broken := brokenChunk(content.Bytes(), number); broken {
 		return openError(c.Dir, fmt.Errorf("%w: %s is broken at byte %d, and goes on behind it",
 			lsm.ErrCorruption, name, at))
 	}
