@@ -81,7 +81,8 @@ func (c *Claim) Covers(route postdate.Route, at Position) bool {
 	return all || !to.Before(at)
 }
 
-// CoversTo returns up to where a claim takes a route's messages, if its To does; all: it takes every one.
+// CoversTo returns up to where a claim takes a route's messages, if its To does. all is true if it takes
+// every one.
 func (c *Claim) CoversTo(route postdate.Route) (to Position, all bool) {
 	var behind bool
 	switch {

@@ -169,15 +169,6 @@ func readState(v []byte) (s state, err error) {
 	return s, r.end()
 }
 
-// routeOf reads only the route of a tenant's message from its state.
-func routeOf(v []byte, tenant string) (postdate.Route, error) {
-	channel, priority, err := targetOf(v)
-	if err != nil {
-		return "", err
-	}
-	return postdate.RouteAt(tenant, postdate.Channel(channel), priority), nil
-}
-
 // targetOf reads only the channel and the priority from a state.
 func targetOf(v []byte) (channel []byte, priority postdate.Priority, err error) {
 	r := reader{rest: v}

@@ -224,3 +224,9 @@ func TestPartitionOfAnEarlierVersion(t *testing.T) {
 	got, err = readPartition(oldPartition[:len(oldPartition)-1], 3)
 	same(t, got, want, err)
 }
+
+// routeOf is the route of a tenant's message, of whose state only that is read.
+func routeOf(v []byte, tenant string) (postdate.Route, error) {
+	channel, priority, err := targetOf(v)
+	return postdate.RouteAt(tenant, postdate.Channel(channel), priority), err
+}

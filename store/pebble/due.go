@@ -117,6 +117,24 @@ func (s *Store) read(claims []store.Claim, found []int, results []store.ClaimRes
 	return nil
 }
 
+// lastRoute is the route of the last message that a walk passed, and up to where the claim covers the route.
+// A walk may pass thousands of messages of a channel that is left behind.
+type lastRoute struct {
+	known           bool
+	tenant, channel []byte
+	priority        postdate.Priority
+	to              []byte // a due key
+}
+
+func (s *lastRoute) is(tenant, channel []byte, priority postdate.Priority) bool {
+	return s.known && s.priority == priority && bytes.Equal(s.tenant, tenant) && bytes.Equal(s.channel, channel)
+}
+
+func (s *lastRoute) set(tenant, channel []byte, priority postdate.Priority) {
+	s.known, s.priority = true, priority
+	s.tenant, s.channel = append(s.tenant[:0], tenant...), append(s.channel[:0], channel...)
+}
+
 // scanner walks through the messages that claims cover, and reads them. While nothing is
 // retried, the due space and the messages are in the same order, so neighbours are read
 // together.
@@ -132,7 +150,7 @@ type scanner struct {
 	first    bucket.Position // where the walk began
 	to       []byte          // the key of claim.To
 	limit    []byte          // the end of the bucket: deleted keys beyond it are not stepped over
-	same     sameRoute
+	last     lastRoute
 	examined int
 }
 
@@ -180,7 +198,7 @@ func (r *scanner) look(claims []store.Claim, results []store.ClaimResult) (found
 // start begins a walk through what c covers beyond its scan's After, in order. Without an After
 // it begins at from.
 func (r *scanner) start(c *store.Claim, from bucket.Position) {
-	r.claim, r.from, r.same.known, r.examined = c, from, false, 0
+	r.claim, r.from, r.last.known, r.examined = c, from, false, 0
 	r.to = dueKey(r.to[:0], c.Bucket, c.To)
 	r.limit = appendBucket(append(r.limit[:0], spaceDue), c.Bucket+1)
 }
@@ -239,32 +257,14 @@ func (r *scanner) covered() bool {
 		return true // whoever reads it reports it
 	}
 	tenant, _, _ := bytes.Cut(r.due.Key()[1+bucketBytes+timeBytes:], []byte{0})
-	if !r.same.is(tenant, channel, priority) {
-		r.same.set(tenant, channel, priority)
+	if !r.last.is(tenant, channel, priority) {
+		r.last.set(tenant, channel, priority)
 		to, all := r.claim.CoversTo(postdate.RouteAt(string(tenant), postdate.Channel(channel), priority))
-		if r.same.to = r.to; !all {
-			r.same.to = dueKey(nil, r.claim.Bucket, to)
+		if r.last.to = r.to; !all {
+			r.last.to = dueKey(nil, r.claim.Bucket, to)
 		}
 	}
-	return bytes.Compare(r.due.Key(), r.same.to) <= 0
-}
-
-// sameRoute is the route of the last message that a walk passed, and up to where the claim covers the route.
-// A walk may pass thousands of messages of a channel that is left behind.
-type sameRoute struct {
-	known           bool
-	tenant, channel []byte
-	priority        postdate.Priority
-	to              []byte // a due key
-}
-
-func (s *sameRoute) is(tenant, channel []byte, priority postdate.Priority) bool {
-	return s.known && s.priority == priority && bytes.Equal(s.tenant, tenant) && bytes.Equal(s.channel, channel)
-}
-
-func (s *sameRoute) set(tenant, channel []byte, priority postdate.Priority) {
-	s.known, s.priority = true, priority
-	s.tenant, s.channel = append(s.tenant[:0], tenant...), append(s.channel[:0], channel...)
+	return bytes.Compare(r.due.Key(), r.last.to) <= 0
 }
 
 // at is where the walk stands.

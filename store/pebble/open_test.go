@@ -144,7 +144,7 @@ func TestOpenRefusesANewerVersion(t *testing.T) {
 		t.Helper()
 		c := settings{openConfig(dir), Parts{FS: vfs.Default}}
 		c.Log = slog.New(slog.DiscardHandler)
-		db, err := openLSM(c)
+		db, err := openLSM(c, &merging{})
 		if err != nil {
 			t.Fatal(err)
 		}
