@@ -14,6 +14,10 @@ import (
 	"github.com/postdate/postdate/internal/proctest"
 )
 
+// quickJava keeps a Java that runs for seconds on two cores, and each that it starts, from optimizing what it runs,
+// and from collecting garbage on several threads.
+const quickJava = "JAVA_TOOL_OPTIONS=-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+
 // builtJava is the folder of the Java client, which is built once: its classes are generated from the document,
 // compiled, linted and tested, and packed.
 var builtJava = sync.OnceValues(func() (string, error) {
@@ -25,8 +29,7 @@ var builtJava = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	quick := "MAVEN_OPTS=-XX:+UseSerialGC -XX:TieredStopAtLevel=1" // in what runs for a minute on two cores
-	_, err = output(dir, "env", quick, "mvn", "-o", "-q", "-B", "-Dmaven.repo.local="+repository, "verify")
+	_, err = output(dir, "env", quickJava, "mvn", "-o", "-q", "-B", "-Dmaven.repo.local="+repository, "verify")
 	return dir, err
 })
 
@@ -73,7 +76,7 @@ func TestJavaPackage(t *testing.T) {
 		t.Fatal(err)
 	}
 	classes := filepath.Join(java, "target/*") + ":" + filepath.Join(java, "target/lib/*")
-	said, err := output(user, "env", "POSTDATE_SERVER="+newNode(t).url, "POSTDATE_API_KEY="+adminKey,
+	said, err := output(user, "env", quickJava, "POSTDATE_SERVER="+newNode(t).url, "POSTDATE_API_KEY="+adminKey,
 		"java", "-cp", classes, "First.java")
 	if err != nil || !strings.Contains(said, "arrived") || !strings.Contains(said, "{order=42}") {
 		t.Errorf("the first message does not arrive: %v\n%s", err, said)
@@ -85,5 +88,5 @@ func TestScenarioJava(t *testing.T) {
 	t.Parallel()
 	target := filepath.Join(newJava(t), "target")
 	classes := strings.Join([]string{target + "/classes", target + "/test-classes", target + "/lib/*"}, ":")
-	newHarness(t).play(exec.CommandContext(t.Context(), "java", "-cp", classes, "io.postdate.client.ScenarioPlayer"))
+	newHarness(t).play(exec.CommandContext(t.Context(), "env", quickJava, "java", "-cp", classes, "io.postdate.client.ScenarioPlayer"))
 }
