@@ -1,0 +1,174 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// workload is one kind of load. Its columns are its figures, the most important one first.
+type workload struct {
+	name, about string
+	columns     []string
+	run         func(*run) (figures, error)
+}
+
+// figures are the figures of one run, by their names. README.md says what they are.
+type figures map[string]float64
+
+// The names of the figures. Their units are in them, and in README.md.
+const (
+	schedulesPerS = "schedules_per_s"
+	cancelsPerS   = "cancels_per_s"
+	drainedPerS   = "drained_per_s"
+	callP50       = "call_ms_p50"
+	callP99       = "call_ms_p99"
+	lagP50        = "lag_ms_p50"
+	lagP99        = "lag_ms_p99"
+	lagP999       = "lag_ms_p999"
+	lagMax        = "lag_ms_max"
+	duplicates    = "duplicates"
+	failedCalls   = "failed_calls"
+	longestGap    = "longest_gap_s"
+	restart       = "restart_s"
+	serverCPU     = "server_cpu_s"
+)
+
+// workloads are all workloads.
+var workloads = []workload{
+	{"schedule", "-n messages due in an hour, scheduled one by one",
+		[]string{schedulesPerS, callP50, callP99, serverCPU}, (*run).schedule},
+	{"batch", "-n messages due in an hour, scheduled 500 by 500",
+		[]string{schedulesPerS, callP50, callP99, serverCPU}, (*run).batch},
+	{"burst", "-n messages due at one instant",
+		[]string{drainedPerS, lagP50, lagP99, lagMax, duplicates, serverCPU}, (*run).burst},
+	{"steady", "-rate messages a second for -duration, due in 1 to 10 s",
+		[]string{lagP50, lagP99, lagP999, lagMax, callP50, callP99, duplicates, serverCPU}, (*run).steady},
+	{"cancel", "-n messages due in an hour, cancelled one by one",
+		[]string{cancelsPerS, callP50, callP99, serverCPU}, (*run).cancel},
+	{"crash", "-rate messages a second for -duration; the server is killed after a third of it, and started again",
+		[]string{longestGap, restart, failedCalls, lagMax, duplicates, serverCPU}, (*run).crash},
+}
+
+// load says what the workload is, with the numbers of the flags.
+func (w workload) load(o options) string {
+	return strings.NewReplacer("-n", fmt.Sprint(o.n), "-rate", fmt.Sprint(o.rate),
+		"-duration", o.duration.String()).Replace(w.about)
+}
+
+const farOff = time.Hour
+
+// schedule measures calls that schedule one message each.
+func (r *run) schedule() (figures, error) {
+	l, err := r.singly(r.messages(r.n), time.Now().Add(farOff))
+	return l.figures(r.n, schedulesPerS), err
+}
+
+// batch measures calls that schedule many messages.
+func (r *run) batch() (figures, error) {
+	l, err := r.inBatches(r.messages(r.n), time.Now().Add(farOff))
+	return l.figures(r.n, schedulesPerS), err
+}
+
+func (l load) figures(n int, rate string) figures {
+	return figures{rate: float64(n) / l.took.Seconds(),
+		callP50: ms(quantile(l.calls, 0.5)), callP99: ms(quantile(l.calls, 0.99))}
+}
+
+// burst measures how fast a peer delivers what is due at one instant. A first part, due later than
+// this run ends, shows how long scheduling takes, and so which instant is late enough.
+func (r *run) burst() (figures, error) {
+	rec := r.messages(r.n)
+	if err := r.warmUp(rec); err != nil {
+		return nil, err
+	}
+	trial := r.messages(max(r.n/20, batchCallers*batchItems))
+	l, err := r.quickly(trial, time.Now().Add(farOff))
+	if err != nil {
+		return nil, err
+	}
+	each := l.took / time.Duration(len(trial.due))
+	// A whole second, because some peers count in seconds.
+	due := time.Now().Add(2*each*time.Duration(r.n) + 5*time.Second).Truncate(time.Second)
+	if _, err := r.quickly(rec, due); err != nil {
+		return nil, err
+	}
+	if !time.Now().Before(due) {
+		return nil, errors.New("the messages were due before all were scheduled: run it again, on a quiet machine")
+	}
+	if err := rec.wait(r.ctx, 20*time.Second); err != nil {
+		return nil, err
+	}
+	d := rec.sum()
+	f := d.figures()
+	f[drainedPerS] = float64(d.arrived) / d.last.Sub(due).Seconds()
+	return f, d.check()
+}
+
+func (d deliveries) figures() figures {
+	return figures{duplicates: float64(d.duplicates),
+		lagP50: ms(quantile(d.lags, 0.5)), lagP99: ms(quantile(d.lags, 0.99)),
+		lagP999: ms(quantile(d.lags, 0.999)), lagMax: ms(quantile(d.lags, 1))}
+}
+
+// cancel measures calls that cancel one message each. Before that it cancels the first half of
+// some messages that are due soon: only the second half may arrive.
+func (r *run) cancel() (figures, error) {
+	if err := r.checkCancel(); err != nil {
+		return nil, err
+	}
+	rec := r.messages(r.n)
+	if _, err := r.quickly(rec, time.Now().Add(farOff)); err != nil {
+		return nil, err
+	}
+	l := load{calls: make([]time.Duration, r.n)}
+	begun := time.Now()
+	err := r.cancelFirst(rec, l.calls)
+	l.took = time.Since(begun)
+	return l.figures(r.n, cancelsPerS), err
+}
+
+func (r *run) checkCancel() error {
+	const some = 200
+	rec := r.messages(2 * some)
+	if err := r.warmUp(rec); err != nil {
+		return err
+	}
+	due := time.Now().Add(10 * time.Second).Truncate(time.Second)
+	if _, err := r.singly(rec, due); err != nil {
+		return err
+	}
+	if err := r.cancelFirst(rec, make([]time.Duration, some)); err != nil {
+		return err
+	}
+	if !time.Now().Before(due) {
+		return errors.New("the messages were due before half of them were cancelled: run it again, on a quiet machine")
+	}
+	for i := range some {
+		rec.acked[i].Store(false)
+	}
+	if err := rec.wait(r.ctx, 20*time.Second); err != nil {
+		return err
+	}
+	d := rec.sum()
+	if d.arrived > some {
+		return fmt.Errorf("%d messages arrived that were cancelled", d.arrived-some)
+	}
+	return d.check()
+}
+
+// cancelFirst cancels as many of the first messages as calls has room for, and notes each call's time.
+func (r *run) cancelFirst(rec *recorder, calls []time.Duration) error {
+	return inParallel(r.ctx, callers, len(calls), func(ctx context.Context, i int) error {
+		ctx, cancel := context.WithTimeout(ctx, callTimeout)
+		defer cancel()
+		begun := time.Now()
+		err := r.peer.cancel(ctx, rec.from+uint64(i))
+		calls[i] = time.Since(begun)
+		return err
+	})
+}
+
+func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
