@@ -44,6 +44,7 @@ lint: ## check the form: gofmt, go vet, staticcheck, redocly, spectral
 	  if [ -n "$$unformatted" ]; then echo "run gofmt -w on:"; echo "$$unformatted"; exit 1; fi
 	$(GO) vet ./...
 	$(GO) run $(STATICCHECK) ./...
+	cd bench && $(GO) vet ./... && $(GO) run $(STATICCHECK) ./...
 	@.ci/doclint
 
 .PHONY: fuzz
@@ -51,7 +52,7 @@ fuzz: ## run each fuzz target for a while (FUZZTIME=10s)
 	@GO="$(GO)" .ci/fuzz $(FUZZTIME)
 
 .PHONY: bench
-bench: ## measure throughput and lateness on this machine (BENCHFLAGS=...)
+bench: ## measure throughput and lateness on this machine (BENCHFLAGS=...); bench/README.md: beside other queues
 	$(GO) run ./cmd/postdate bench $(BENCHFLAGS)
 
 .PHONY: bite
