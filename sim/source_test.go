@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -15,7 +14,7 @@ import (
 
 // inSource lists bugs in the product's own source: a piece of it, and the mistake to replace it
 // with. Each was once a bug, or was found in a review. The product has no switch for them; the
-// simulator is built again for each (go build -overlay).
+// simulator is built with all of them (withBugs), and plays each by itself.
 var inSource = []struct {
 	bug, file, from, to string
 	promises            []int  // the promises whose watchers may see it first
@@ -280,12 +279,13 @@ func TestBiteInSource(t *testing.T) {
 		changedBy(t, b.file, b.from, b.to)
 	}
 	if testing.Short() {
-		t.Skip("builds the simulator for each bug")
+		t.Skip("builds the simulator with the bugs")
 	}
-	for _, b := range inSource {
+	program := withBugs(t)
+	for i, b := range inSource {
 		t.Run(b.bug, func(t *testing.T) {
 			t.Parallel()
-			promise, line := biteInSource(t, build(t, b.file, b.from, b.to), b.first)
+			promise, line := biteInSource(t, program, i+1, b.first)
 			if !slices.Contains(b.promises, promise) {
 				t.Fatalf("%s; want the watcher of one of %v", line, b.promises)
 			}
@@ -297,9 +297,11 @@ func TestBiteInSource(t *testing.T) {
 var broken = regexp.MustCompile(`seed \d+ .*BROKEN: promise (\d), .*`)
 
 // biteInSource plays worlds until a promise is broken, and returns its number.
-func biteInSource(t *testing.T, program string, first uint64) (promise int, line string) {
+func biteInSource(t *testing.T, program string, bug int, first uint64) (promise int, line string) {
 	t.Helper()
-	out, err := exec.Command(program, "-seed", fmt.Sprint(first), "-hours", "40", "-shrink", "1ns").CombinedOutput()
+	cmd := exec.Command(program, "-seed", fmt.Sprint(first), "-hours", "40", "-shrink", "1ns")
+	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d", plantedName, bug))
+	out, err := cmd.CombinedOutput()
 	found := broken.FindStringSubmatch(string(out))
 	if found == nil {
 		t.Fatalf("not found (%v):\n%s", err, out)
@@ -308,8 +310,8 @@ func biteInSource(t *testing.T, program string, first uint64) (promise int, line
 	return promise, found[0]
 }
 
-// changedBy returns the text of a file in which from, which occurs once, is replaced by to.
-func changedBy(t *testing.T, file, from, to string) string {
+// changedBy returns the text of a file, and that with from, which occurs once, replaced by to.
+func changedBy(t *testing.T, file, from, to string) (before, after string) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", file))
 	if err != nil {
@@ -318,31 +320,5 @@ func changedBy(t *testing.T, file, from, to string) string {
 	if n := strings.Count(string(text), from); n != 1 {
 		t.Fatalf("%s has %d times: %q", file, n, from)
 	}
-	return strings.Replace(string(text), from, to, 1)
-}
-
-// build builds the simulator with one file changed.
-func build(t *testing.T, file, from, to string) (program string) {
-	t.Helper()
-	text := changedBy(t, file, from, to)
-	dir := t.TempDir()
-	changed, overlay := filepath.Join(dir, "changed.go"), filepath.Join(dir, "overlay.json")
-	original, err := filepath.Abs(filepath.Join("..", file))
-	if err != nil {
-		t.Fatal(err)
-	}
-	replace, err := json.Marshal(map[string]any{"Replace": map[string]string{original: changed}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, content := range map[string][]byte{changed: []byte(text), overlay: replace} {
-		if err := os.WriteFile(name, content, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	program = filepath.Join(dir, "sim")
-	if out, err := exec.Command("go", "build", "-overlay", overlay, "-o", program, "../cmd/sim").CombinedOutput(); err != nil {
-		t.Fatalf("building with the bug: %v\n%s", err, out)
-	}
-	return program
+	return string(text), strings.Replace(string(text), from, to, 1)
 }
