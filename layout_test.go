@@ -66,6 +66,7 @@ var mayImport = map[string][]string{
 	"internal/oidctest":               {},
 	"internal/proctest":               {},
 	"internal/nodetest":               {"client", "internal/account"},
+	"internal/benchtest":              {},
 	"clients":                         {},
 	"client":                          {"."},
 	"node":                            {"*"},

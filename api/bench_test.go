@@ -12,6 +12,7 @@ import (
 
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/auth"
+	"github.com/postdate/postdate/internal/benchtest"
 	"github.com/postdate/postdate/store"
 	"github.com/postdate/postdate/store/storetest"
 )
@@ -49,6 +50,7 @@ func benchmarkAs(b *testing.B, config Config, authorization, method, path string
 	var ctx fasthttp.RequestCtx
 	b.ReportAllocs()
 	b.SetBytes(int64(len(body)))
+	done := benchtest.Start(b)
 	for b.Loop() {
 		ctx.Request.Reset()
 		ctx.Response.Reset()
@@ -64,7 +66,7 @@ func benchmarkAs(b *testing.B, config Config, authorization, method, path string
 			b.Fatalf("%d %s", code, ctx.Response.Body())
 		}
 	}
-	b.ReportMetric(float64(b.N)*float64(perCall)/b.Elapsed().Seconds(), "messages/s")
+	done(b.N * perCall)
 }
 
 const benchPayload = `{"order":12345,"customer":"c-987","lines":[{"sku":"a","n":1},{"sku":"b","n":2}],"note":"please ring twice"}`

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/internal/benchtest"
 	"github.com/postdate/postdate/store"
 	"github.com/postdate/postdate/store/storetest"
 )
@@ -331,11 +332,13 @@ func BenchmarkAuthenticate(b *testing.B) {
 	}
 	header := []byte("Bearer " + text)
 	b.ReportAllocs()
+	done := benchtest.Start(b)
 	for b.Loop() {
 		if _, refusal := k.Authenticate(header); refusal != Accepted {
 			b.Fatal(refusal)
 		}
 	}
+	done(b.N)
 }
 
 func TestCheckAdminKey(t *testing.T) {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/client"
+	"github.com/postdate/postdate/internal/benchtest"
 )
 
 // These tests test the client alone, with a stand-in for the network, in a bubble of
@@ -611,6 +612,7 @@ func BenchmarkRequests(b *testing.B) {
 				c := open(b, client.Config{Servers: []string{server(b)}, Requests: requests})
 				b.SetParallelism(max(1, callers/runtime.GOMAXPROCS(0)))
 				b.ResetTimer()
+				done := benchtest.Start(b)
 				b.RunParallel(func(p *testing.PB) {
 					for p.Next() {
 						if _, err := c.Schedule(b.Context(), client.Message{Channel: "inbox:x", Delay: time.Hour, Payload: []byte("1")}); err != nil {
@@ -618,6 +620,7 @@ func BenchmarkRequests(b *testing.B) {
 						}
 					}
 				})
+				done(b.N)
 			})
 		}
 	}

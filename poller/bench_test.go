@@ -8,6 +8,7 @@ import (
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/bucket"
 	"github.com/postdate/postdate/fence"
+	"github.com/postdate/postdate/internal/benchtest"
 	"github.com/postdate/postdate/publisher"
 	"github.com/postdate/postdate/store"
 )
@@ -76,6 +77,7 @@ func BenchmarkStep(b *testing.B) {
 		b.Run(fmt.Sprintf("buckets=%d/parked=%d", size.buckets, size.parked), func(b *testing.B) {
 			q := newQuiet(size.buckets, size.parked, 1<<50)
 			b.ResetTimer()
+			done := benchtest.Start(b)
 			for i := range b.N {
 				q.now = q.now.Later(20 * ms)
 				m := postdate.Message{
@@ -91,6 +93,7 @@ func BenchmarkStep(b *testing.B) {
 				q.step(fence.Tick{})
 				q.m.Wake(q.now)
 			}
+			done(b.N)
 		})
 	}
 }
@@ -102,12 +105,14 @@ func BenchmarkSweep(b *testing.B) {
 		b.Run(fmt.Sprintf("buckets=%d", buckets), func(b *testing.B) {
 			q := newQuiet(buckets, 0, 2*time.Second)
 			b.ResetTimer()
+			done := benchtest.Start(b)
 			for swept := 0; swept < b.N; {
 				before := q.claims
 				q.now = q.now.Later(q.m.Wake(q.now))
 				q.step(fence.Tick{})
 				swept += q.claims - before
 			}
+			done(b.N)
 		})
 	}
 }
@@ -129,10 +134,12 @@ func BenchmarkTick(b *testing.B) {
 					q.m.expectOf(c, q.m.c.DoubtMax)
 					q.m.crowd(c)
 				}
+				done := benchtest.Start(b)
 				for b.Loop() {
 					q.now = q.now.Later(100 * time.Microsecond)
 					q.m.Step(q.now, fence.Tick{})
 				}
+				done(b.N)
 			})
 		}
 	}

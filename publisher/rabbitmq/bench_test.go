@@ -4,13 +4,12 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"syscall"
 	"testing"
-	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/internal/benchtest"
 	"github.com/postdate/postdate/publisher"
 	"github.com/postdate/postdate/publisher/rabbitmq"
 	"github.com/postdate/postdate/publisher/rabbitmq/rabbitmqtest"
@@ -31,30 +30,12 @@ func BenchmarkPublish(b *testing.B) {
 	}
 }
 
-// measure starts a measurement; the returned func ends it after n messages.
-func measure(b *testing.B) (report func(n int)) {
-	start, used := time.Now(), cpuTime(b)
-	return func(n int) {
-		b.ReportMetric(float64(n)/time.Since(start).Seconds(), "messages/s")
-		b.ReportMetric(float64((cpuTime(b)-used).Microseconds())/float64(n), "cpu-µs/message")
-	}
-}
-
-// cpuTime returns the CPU time that this process has used on all cores.
-func cpuTime(b *testing.B) time.Duration {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		b.Fatal(err)
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-}
-
 func benchBare(b *testing.B, url string) {
 	ch := rabbitmqtest.Confirming(b, url)
 	const window = 500
 	body := make([]byte, 256)
 	var open []*amqp.DeferredConfirmation
-	report := measure(b)
+	done := benchtest.Start(b)
 	for b.Loop() {
 		if n := len(open); n >= window && !open[n-window].Wait() {
 			b.Fatal("nack")
@@ -74,7 +55,7 @@ func benchBare(b *testing.B, url string) {
 	for _, dc := range open[max(0, len(open)-window):] {
 		dc.Wait()
 	}
-	report(len(open))
+	done(len(open))
 }
 
 func benchPublisher(b *testing.B, url string, callers int) {
@@ -87,7 +68,7 @@ func benchPublisher(b *testing.B, url string, callers int) {
 	const size = 250
 	batches := make(chan []postdate.Delivery, callers)
 	failed := make(chan publisher.Result, callers)
-	report := measure(b)
+	done := benchtest.Start(b)
 	for range callers {
 		go func() {
 			var bad publisher.Result
@@ -118,7 +99,7 @@ func benchPublisher(b *testing.B, url string, callers int) {
 			b.Fatalf("%v: %s", bad.Outcome, bad.Reason)
 		}
 	}
-	report(n)
+	done(n)
 }
 
 func message(id string, payload []byte) *postdate.Message {

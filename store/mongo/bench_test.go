@@ -19,6 +19,7 @@ import (
 
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/bucket"
+	"github.com/postdate/postdate/internal/benchtest"
 	"github.com/postdate/postdate/store"
 	"github.com/postdate/postdate/store/mongo"
 	"github.com/postdate/postdate/store/mongo/mongotest"
@@ -105,7 +106,7 @@ func bareDocument(i int64, due postdate.Time) bson.D {
 // callers runs f until b.N messages are done, size at a time.
 func (x *bench) callers(b *testing.B, callers, size int, f func(from int64) error) {
 	b.ResetTimer()
-	start := time.Now()
+	done := benchtest.Start(b)
 	var left atomic.Int64
 	left.Store(int64(b.N))
 	var group sync.WaitGroup
@@ -120,7 +121,7 @@ func (x *bench) callers(b *testing.B, callers, size int, f func(from int64) erro
 		})
 	}
 	group.Wait()
-	b.ReportMetric(float64(b.N)/time.Since(start).Seconds(), "messages/s")
+	done(b.N)
 }
 
 const benchDue = postdate.Time(1_900_000_000_000)
@@ -179,15 +180,15 @@ func BenchmarkDrain(b *testing.B) {
 		x.fill(b, x.insert)
 		claims := x.claims(b)
 		b.ResetTimer()
-		start, done := time.Now(), 0
-		for done < b.N {
+		done, drained := benchtest.Start(b), 0
+		for drained < b.N {
 			n, err := x.cycle(b.Context(), claims)
 			if err != nil {
 				b.Fatal(err)
 			}
-			done += n
+			drained += n
 		}
-		b.ReportMetric(float64(done)/time.Since(start).Seconds(), "messages/s")
+		done(drained)
 	})
 	b.Run("driver", func(b *testing.B) {
 		x := newBench(b)
@@ -200,15 +201,15 @@ func BenchmarkDrain(b *testing.B) {
 			return err
 		})
 		b.ResetTimer()
-		start, done := time.Now(), 0
-		for done < b.N {
+		done, drained := benchtest.Start(b), 0
+		for drained < b.N {
 			n, err := x.bareCycle(b.Context())
 			if err != nil {
 				b.Fatal(err)
 			}
-			done += n
+			drained += n
 		}
-		b.ReportMetric(float64(done)/time.Since(start).Seconds(), "messages/s")
+		done(drained)
 	})
 }
 
@@ -280,8 +281,8 @@ func BenchmarkBacklog(b *testing.B) {
 	x.fill(b, x.insert)
 	claims := x.claims(b)
 	b.ResetTimer()
-	start, done := time.Now(), 0
-	for number := uint64(1); done < b.N; number++ {
+	done, drained := benchtest.Start(b), 0
+	for number := uint64(1); drained < b.N; number++ {
 		for i := range claims {
 			claims[i].Number, claims[i].To = number, bucket.UpTo(benchDue+1<<40)
 			claims[i].Scan.Limit = benchPage / len(claims)
@@ -290,9 +291,9 @@ func BenchmarkBacklog(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		done += n
+		drained += n
 	}
-	b.ReportMetric(float64(done)/time.Since(start).Seconds(), "messages/s")
+	done(drained)
 }
 
 // bareCycle is what a hand-written drainer does: one hinted find, one hinted

@@ -7,12 +7,12 @@ import (
 	"log/slog"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/bucket"
+	"github.com/postdate/postdate/internal/benchtest"
 	"github.com/postdate/postdate/store"
 	"github.com/postdate/postdate/store/pebble"
 )
@@ -45,25 +45,6 @@ func benchMessage(i int, due postdate.Time) postdate.Message {
 	return m
 }
 
-// cpu reports processor time per message, which other programs on the machine
-// disturb less than the time on the clock.
-func cpu(b *testing.B, messages int) func() {
-	before, start := processorTime(b), time.Now()
-	return func() {
-		b.ReportMetric(float64((processorTime(b)-before).Nanoseconds())/float64(messages)/1e3, "cpu-µs/msg")
-		b.ReportMetric(float64(messages)/time.Since(start).Seconds(), "msg/s")
-	}
-}
-
-// processorTime is what this process has used.
-func processorTime(b *testing.B) time.Duration {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		b.Fatal(err)
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-}
-
 // BenchmarkInsert is one message per call, from 64 callers, each synced.
 func BenchmarkInsert(b *testing.B) { benchInsert(b, benchStore(b)) }
 
@@ -74,7 +55,7 @@ func benchInsert(b *testing.B, s store.Messages) {
 	now := postdate.WallOf(time.Now())
 	var next atomic.Int64
 	b.ResetTimer()
-	done := cpu(b, b.N)
+	done := benchtest.Start(b)
 	var wg sync.WaitGroup
 	for range 64 {
 		wg.Go(func() {
@@ -87,7 +68,7 @@ func benchInsert(b *testing.B, s store.Messages) {
 		})
 	}
 	wg.Wait()
-	done()
+	done(b.N)
 }
 
 // BenchmarkInsertBeside inserts into a store of two million messages, with a large cache and
@@ -107,9 +88,9 @@ func BenchmarkInsertBeside(b *testing.B) {
 			s := benchOpen(b, c)
 			defer s.Close()
 			benchFill(b, s, from, more/4) // warms the cache
-			used, begun := processorTime(b), time.Now()
+			used, begun := benchtest.ProcessorTime(b), time.Now()
 			benchFill(b, s, from+more/4, more)
-			used, from = processorTime(b)-used, from+2*more
+			used, from = benchtest.ProcessorTime(b)-used, from+2*more
 			if large == 0 {
 				large = used
 			}
@@ -149,7 +130,7 @@ func BenchmarkInsertBatch(b *testing.B) {
 	now := postdate.WallOf(time.Now())
 	var next atomic.Int64
 	b.ResetTimer()
-	done := cpu(b, b.N*500)
+	done := benchtest.Start(b)
 	var wg sync.WaitGroup
 	for range 4 {
 		wg.Go(func() {
@@ -164,7 +145,7 @@ func BenchmarkInsertBatch(b *testing.B) {
 		})
 	}
 	wg.Wait()
-	done()
+	done(b.N * 500)
 }
 
 // BenchmarkCycle is the owner's work for 500 messages: claim, read, append to an inbox, settle.
@@ -181,7 +162,7 @@ func BenchmarkCycle(b *testing.B) {
 	}
 	claims := benchClaims(b, s)
 	b.ResetTimer()
-	done := cpu(b, b.N*500)
+	done := benchtest.Start(b)
 	for n := range b.N {
 		to := now + postdate.Time(n)
 		claimMillisecond(claims, to)
@@ -204,7 +185,7 @@ func BenchmarkCycle(b *testing.B) {
 		}
 	}
 	b.StopTimer()
-	done()
+	done(b.N * 500)
 }
 
 // benchClaims takes every bucket.
@@ -255,7 +236,7 @@ func benchClaim(b *testing.B, due int) {
 	}
 	claims := benchClaims(b, s)
 	b.ResetTimer()
-	done := cpu(b, b.N)
+	done := benchtest.Start(b)
 	for n := range b.N {
 		claimMillisecond(claims, now+postdate.Time(n))
 		found := 0
@@ -267,7 +248,7 @@ func benchClaim(b *testing.B, due int) {
 		}
 	}
 	b.StopTimer()
-	done()
+	done(b.N)
 }
 
 // BenchmarkClaimBehind is a claim of one bucket that skips 10,000 messages of a channel of
@@ -286,7 +267,7 @@ func BenchmarkClaimBehind(b *testing.B) {
 	claims := benchClaims(b, s)[:1]
 	claims[0].To, claims[0].Behind = bucket.UpTo(now+20_000), map[postdate.Route]bucket.Position{"inbox:slow": {Time: now}}
 	b.ResetTimer()
-	done := cpu(b, b.N)
+	done := benchtest.Start(b)
 	for range b.N {
 		claims[0].Number++
 		if r := s.Claim(ctx, claims); len(r[0].Due) != 1 {
@@ -294,7 +275,7 @@ func BenchmarkClaimBehind(b *testing.B) {
 		}
 	}
 	b.StopTimer()
-	done()
+	done(b.N)
 }
 
 // BenchmarkSweepDrained scans every bucket from its start in a store in which nothing waits,
