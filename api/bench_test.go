@@ -12,6 +12,7 @@ import (
 
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/auth"
+	"github.com/postdate/postdate/bucket"
 	"github.com/postdate/postdate/internal/benchtest"
 	"github.com/postdate/postdate/store"
 	"github.com/postdate/postdate/store/storetest"
@@ -97,6 +98,16 @@ func BenchmarkPostBatchOf500(b *testing.B) {
 		items = append(items, benchMessage(i))
 	}
 	benchmark(b, &fakeInbox{}, "POST", "/v1/messages/batch", load{[]byte("[" + strings.Join(items, ",") + "]"), 500})
+}
+
+func BenchmarkGetOne(b *testing.B) {
+	messages := storetest.NewMem(testBuckets)
+	config := Config{Buckets: testBuckets, Messages: messages, Requests: messages, Inbox: &fakeInbox{}}
+	messages.Insert(b.Context(), []postdate.Message{{
+		Key: bucket.KeyOf(postdate.DefaultTenant, "order-1", testBuckets), Channel: "inbox:bench", ExecutionTime: testNow,
+		ContentType: contentTypeJSON, Payload: []byte(benchPayload), Headers: []postdate.Header{{Name: "x-shop", Value: "berlin"}},
+	}})
+	benchmarkAs(b, config, "", "GET", "/v1/messages/order-1", load{nil, 1})
 }
 
 func BenchmarkInboxPageOf1000(b *testing.B) {
