@@ -7,6 +7,9 @@ SHELL := bash
 GO ?= go
 FUZZTIME ?= 10s
 BENCHFLAGS ?=
+BASE ?=
+ROUNDS ?= 9
+COMPAREFLAGS ?=
 MUTANTFLAGS ?=
 CHAOSFLAGS ?= -duration 2m -v
 HOURS ?= 1000
@@ -15,10 +18,11 @@ PACKAGES ?=
 
 # Pinned, so that a new check of theirs breaks nobody's build.
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+BENCHSTAT := golang.org/x/perf/cmd/benchstat@v0.0.0-20260908200009-22c9c6c9d4da
 
 .PHONY: help
 help: ## print this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 .PHONY: demo
 demo: ## see the whole thing at work, in six seconds
@@ -54,6 +58,10 @@ fuzz: ## run each fuzz target for a while (FUZZTIME=10s)
 .PHONY: bench
 bench: ## measure throughput and lateness on this machine (BENCHFLAGS=...); bench/README.md: beside other queues
 	$(GO) run ./cmd/postdate bench $(BENCHFLAGS)
+
+.PHONY: bench-compare
+bench-compare: ## fail if a hot path is slower than in BASE= (else the merge base with origin/main, or HEAD~1), ROUNDS=9
+	$(GO) run ./cmd/benchcompare -base "$(BASE)" -rounds $(ROUNDS) -benchstat $(BENCHSTAT) $(COMPAREFLAGS)
 
 .PHONY: bite
 bite: ## show that the simulator finds planted bugs, with which seed and how soon
