@@ -482,6 +482,38 @@ func TestKeysRotate(t *testing.T) {
 	}
 }
 
+// A node that stops hangs up on those that call it just then: they do not take it for a stranger.
+func TestANodeThatStopsIsNoStranger(t *testing.T) {
+	t.Parallel()
+	one, two := quick(t, "a"), quick(t, "b")
+	one.Bind, two.Bind = ownAddress(t), ownAddress(t)
+	b := start(t, two)
+	one.Seeds = []string{b.Address()}
+	a := start(t, one)
+	a.see(t, "a", "b")
+	b.Shutdown()
+	l, err := net.Listen("tcp", b.Address())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	called := make(chan struct{}, 100)
+	go func() {
+		for conn, err := l.Accept(); err == nil; conn, err = l.Accept() {
+			conn.Close()
+			called <- struct{}{}
+		}
+	}()
+	a.eventually(t, "calling b twice", func() bool { return len(called) >= 2 })
+	before := a.counted(t, "postdate_gossip_joins_total")
+	a.eventually(t, "knowing what came of it", func() bool {
+		return a.counted(t, "postdate_gossip_joins_total") > before
+	})
+	if refused := a.counted(t, "postdate_gossip_refused_total"); refused != 0 {
+		t.Errorf("a refused b %v times: %v", refused, a.Problem())
+	}
+}
+
 // ownAddress is an address of loopback that no other test uses: on theirs, programs that look for one which
 // is gone may come to a port that is taken again, and are refused.
 func ownAddress(t *testing.T) string {

@@ -132,11 +132,24 @@ func (m *Membership) try(address string) {
 	m.log.Debug("gossip: a node does not answer", "address", address, "error", err)
 	if reason, sentence := explain(err.Error(), address); sentence != nil {
 		m.report(reason, sentence)
-	} else if text := err.Error(); strings.Contains(text, "EOF") || strings.Contains(text, "connection reset") {
+	} else if text := err.Error(); (strings.Contains(text, "EOF") || strings.Contains(text, "connection reset")) &&
+		!m.knows(address) { // a node that stops hangs up, too
 		m.report(problemCluster, postdate.E(postdate.KindConflict,
 			"What listens at %s hangs up: it is no node of this cluster, or no node at all. --join must name the "+
 				"--gossip addresses of nodes that share this node's --store.", address))
 	}
+}
+
+// knows says whether a node of this cluster was seen at an address, and is not forgotten.
+func (m *Membership) knows(address string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, k := range m.roster {
+		if k.node.Address() == address {
+			return true
+		}
+	}
+	return false
 }
 
 // lookupSeeds returns the current addresses of the seeds, because those of a name may
