@@ -28,7 +28,6 @@ package store
 
 import (
 	"context"
-	"time"
 
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/bucket"
@@ -296,52 +295,6 @@ type Acquired struct {
 type Hold struct {
 	Bucket int
 	Token  uint64
-}
-
-// Inbox keeps messages that were delivered to inbox channels.
-type Inbox interface {
-	// AppendInbox makes the messages durable and visible to readers, in the order given: for
-	// each inbox all of them or none.
-	AppendInbox(ctx context.Context, messages []InboxMessage) error
-
-	// ReadInbox returns up to limit messages after a cursor ("": from the first that is kept),
-	// in the order in which they were appended, and the cursor after the last one returned. A
-	// reader that goes on from cursor to cursor sees every message. An invalid cursor is
-	// KindInvalid.
-	ReadInbox(ctx context.Context, tenant, name, after string, limit int) (messages []InboxMessage, next string,
-		err error)
-
-	// ReadPlaces returns the messages at these places of an inbox, in any order, without those that expired.
-	ReadPlaces(ctx context.Context, tenant, name string, places []InboxPlace) ([]InboxMessage, error)
-}
-
-// InboxPlace is where a message lies in its inbox, for as long as it is kept. Those that were appended later have
-// higher numbers.
-type InboxPlace struct{ Segment, Number int64 }
-
-// InboxRead asks for what lies in an inbox after a cursor, for a reader that can wait.
-type InboxRead struct {
-	Tenant string
-	Inbox  string
-	After  string        // a cursor; "": from the first that is kept
-	Limit  int           // messages
-	Wait   time.Duration // for the first message, if there is none yet
-}
-
-// InboxMessage is a message as it lies in an inbox.
-type InboxMessage struct {
-	Tenant            string
-	Inbox             string
-	ScheduleID        string
-	ExecutionTime     postdate.Time
-	DeliveredAt       postdate.Time
-	Attempt           int
-	PossibleDuplicate bool
-	ContentType       string
-	Encoding          postdate.Encoding
-	Payload           []byte
-	Headers           []postdate.Header
-	Place             InboxPlace // only of messages that were read
 }
 
 // Channels keeps what operators set for tenants' channels, for all nodes.

@@ -188,6 +188,44 @@ func BenchmarkCycle(b *testing.B) {
 	done(b.N * 500)
 }
 
+// BenchmarkDeliver is the owner's work for 500 messages: claim, read, append to an inbox, settle.
+func BenchmarkDeliver(b *testing.B) {
+	s := benchStore(b)
+	ctx := context.Background()
+	now := postdate.WallOf(time.Now())
+	for from := 0; from < b.N*500; from += 500 {
+		ms := make([]postdate.Message, 500)
+		for j := range ms {
+			ms[j] = benchMessage(from+j, now+postdate.Time((from+j)/500))
+		}
+		s.Insert(ctx, ms)
+	}
+	claims := benchClaims(b, s)
+	b.ResetTimer()
+	done := benchtest.Start(b)
+	for n := range b.N {
+		to := now + postdate.Time(n)
+		claimMillisecond(claims, to)
+		var box []store.InboxDelivery
+		for i, r := range s.Claim(ctx, claims) {
+			for _, m := range r.Due {
+				as := store.Settlement{Key: m.Key, ExecutionTime: m.ExecutionTime, Version: m.Version, Token: claims[i].Token, How: store.SettleDelivered, At: to, Attempts: 1}
+				box = append(box, store.InboxDelivery{Message: store.InboxMessage{Tenant: m.Tenant, Inbox: "bench", ScheduleID: m.ScheduleID, ExecutionTime: m.ExecutionTime, DeliveredAt: to, Payload: m.Payload}, Settlement: as})
+			}
+		}
+		if len(box) != 500 {
+			b.Fatalf("found %d messages", len(box))
+		}
+		for _, err := range s.Deliver(ctx, box) {
+			if err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+	b.StopTimer()
+	done(b.N * 500)
+}
+
 // benchClaims takes every bucket.
 func benchClaims(b *testing.B, s store.Store) []store.Claim {
 	claims := make([]store.Claim, postdate.BucketsDefault)

@@ -5,9 +5,11 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 
 	lsm "github.com/cockroachdb/pebble/v2"
 
+	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/store"
 )
 
@@ -35,26 +37,63 @@ func (s *Store) appendRun(messages []store.InboxMessage) error {
 	}
 	defer s.leaveInbox(box)
 	w := s.writer()
-	box.mu.Lock()
-	number := box.last
+	w.openInbox(box)
 	for i := range messages {
-		number++
-		w.key = inboxKey(w.key[:0], messages[i].Tenant, messages[i].Inbox, number)
-		w.value = appendInboxMessage(w.value[:0], &messages[i])
-		w.batch.Set(w.key, w.value, nil)
-	}
-	if !box.listed {
-		w.key = orderKey(w.key[:0], messages[0].DeliveredAt, messages[0].Tenant, messages[0].Inbox)
-		w.batch.Set(w.key, nil, nil)
+		w.append(&messages[i])
 	}
 	w.apply()
-	box.last, box.listed = number, true
-	box.mu.Unlock()
-	if err := w.sync(); err != nil {
-		return err
+	return w.sync()
+}
+
+// Deliver implements store.Deliverer.
+func (s *Store) Deliver(ctx context.Context, deliveries []store.InboxDelivery) []error {
+	errs := make([]error, len(deliveries))
+	for from := 0; from < len(deliveries); {
+		first, to := &deliveries[from].Message, from+1
+		for to < len(deliveries) && deliveries[to].Message.Inbox == first.Inbox &&
+			deliveries[to].Message.Tenant == first.Tenant {
+			to++
+		}
+		s.deliverRun(ctx, deliveries[from:to], errs[from:to])
+		from = to
 	}
-	box.reached(number) // the log is in order: all before is on disk too
-	return nil
+	return errs
+}
+
+// deliverRun delivers messages to one inbox. It numbers them once nothing can fail any more.
+func (s *Store) deliverRun(ctx context.Context, run []store.InboxDelivery, errs []error) {
+	box, err := s.useInbox(run[0].Message.Tenant, run[0].Message.Inbox)
+	if err != nil {
+		fill(errs, err)
+		return
+	}
+	defer s.leaveInbox(box)
+	decide := func(w *writer, from, to int) error {
+		w.remember(to - from)
+		settled := make([]bool, to-from)
+		for _, i := range inOrder(to-from, func(i int) *postdate.Key { return &run[from+i].Settlement.Key }) {
+			changed, err := s.settle(w, &run[from+i].Settlement)
+			settled[i], errs[from+i] = changed, s.readError(err) // a delivery reads first: nothing is written
+		}
+		if slices.Contains(settled, true) {
+			w.openInbox(box)
+		}
+		for i := range settled {
+			if settled[i] {
+				w.append(&run[from+i].Message)
+			}
+		}
+		return nil
+	}
+	for _, f := range s.under(ctx, len(run), func(i int) int { return run[i].Settlement.Key.Bucket }, decide) {
+		fill(errs[f.from:f.to], f.err)
+	}
+}
+
+func fill(errs []error, err error) {
+	for i := range errs {
+		errs[i] = err
+	}
 }
 
 // ReadInbox implements store.Inbox.

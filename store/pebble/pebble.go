@@ -11,6 +11,7 @@
 package pebble
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -292,31 +293,11 @@ func openError(dir string, err error) error {
 	return postdate.E(postdate.KindUnavailable, "the store in %s cannot be opened: %s", dir, oneLine(err))
 }
 
-// load reads or writes the birth record, and reads the partition records.
+// load reads or writes the birth record, and reads what is kept in memory.
 func (s *Store) load() error {
-	v, closer, err := s.db.Get([]byte{spaceBirth})
-	switch {
-	case errors.Is(err, lsm.ErrNotFound):
-		if err := s.create(); err != nil {
-			return openError(s.c.Dir, err)
-		}
-	case err != nil:
-		return openError(s.c.Dir, err)
-	default:
-		n, birth, written, err := readBirth(v)
-		closer.Close()
-		if err != nil {
-			return postdate.E(postdate.KindInvalid, "the store in %s was written by a newer version of postdate, "+
-				"or its birth record is damaged: use that version or a later one, or a backup", s.c.Dir)
-		}
-		if n != s.c.Buckets {
-			return postdate.E(postdate.KindInvalid, "the store in %s has %d buckets, fixed at its birth, "+
-				"and this node was started with %d: start it with --buckets %d", s.c.Dir, n, s.c.Buckets, n)
-		}
-		s.birth = birth
-		if err := s.loadFloor(written); err != nil {
-			return openError(s.c.Dir, err)
-		}
+	written, err := s.loadBirth()
+	if err != nil {
+		return err
 	}
 	s.partitions = make([]bucket.Partition, s.c.Buckets)
 	for b := range s.partitions {
@@ -330,7 +311,7 @@ func (s *Store) load() error {
 			return openError(s.c.Dir, fmt.Errorf("partition record %d: %w", b, err))
 		}
 	}
-	if err := s.loadCounts(); err != nil {
+	if err := cmp.Or(s.convert(written), s.loadFloor(), s.loadCounts()); err != nil {
 		return openError(s.c.Dir, err)
 	}
 	// Whoever held a lease is gone, as the directory's lock shows.
@@ -338,6 +319,32 @@ func (s *Store) load() error {
 		return openError(s.c.Dir, err)
 	}
 	return nil
+}
+
+// loadBirth reads the birth record, or creates the store, and returns the store's layout.
+func (s *Store) loadBirth() (written byte, err error) {
+	v, closer, err := s.db.Get([]byte{spaceBirth})
+	if errors.Is(err, lsm.ErrNotFound) {
+		if err := s.create(); err != nil {
+			return 0, openError(s.c.Dir, err)
+		}
+		return layoutNow, nil
+	}
+	if err != nil {
+		return 0, openError(s.c.Dir, err)
+	}
+	n, birth, written, err := readBirth(v)
+	closer.Close()
+	if err != nil {
+		return 0, postdate.E(postdate.KindInvalid, "the store in %s was written by a newer version of postdate, "+
+			"or its birth record is damaged: use that version or a later one, or a backup", s.c.Dir)
+	}
+	if n != s.c.Buckets {
+		return 0, postdate.E(postdate.KindInvalid, "the store in %s has %d buckets, fixed at its birth, "+
+			"and this node was started with %d: start it with --buckets %d", s.c.Dir, n, s.c.Buckets, n)
+	}
+	s.birth = birth
+	return written, nil
 }
 
 // create writes the birth record and every partition record, in one batch.
@@ -352,28 +359,8 @@ func (s *Store) create() error {
 	return b.Commit(lsm.Sync)
 }
 
-// loadFloor reads the floor. A store of an early layout has none, and gets one first. Any
-// earlier layout becomes the present one.
-func (s *Store) loadFloor(written byte) error {
-	if written < layoutNow {
-		b := s.db.NewBatch()
-		defer b.Close()
-		if written < layoutOrdered {
-			if err := s.listInboxes(b); err != nil {
-				return err
-			}
-		}
-		if written < layoutCounted {
-			if err := errors.Join(s.countAll(b), s.moveParked(b)); err != nil {
-				return err
-			}
-		}
-		b.Set([]byte{spaceBirth}, appendBirth(nil, s.c.Buckets, s.birth), nil)
-		if err := b.Commit(lsm.Sync); err != nil {
-			return err
-		}
-		s.c.Log.Info("the store is converted", "from layout", written, "to", layoutNow)
-	}
+// loadFloor reads the floor.
+func (s *Store) loadFloor() error {
 	v, closer, err := s.db.Get([]byte{spaceInboxFloor})
 	if errors.Is(err, lsm.ErrNotFound) {
 		return nil
@@ -386,16 +373,6 @@ func (s *Store) loadFloor(written byte) error {
 	s.floor.Store(floor)
 	return nil
 }
-
-// The layouts of stores. Layout 3 has states of layoutLean.
-const (
-	// layoutOrdered lists inboxes in order, and keeps one floor of numbers for all empty ones.
-	layoutOrdered = 2
-	// layoutCounted counts what is pending, and has states of layoutSized.
-	layoutCounted = 4
-	// layoutNow is what this version writes. Earlier ones refuse it: they do not know all that is in its values.
-	layoutNow = 9
-)
 
 // The birth record: layout, N, a random name, and a checksum.
 func appendBirth(b []byte, buckets int, birth uint32) []byte {

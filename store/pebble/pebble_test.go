@@ -42,6 +42,18 @@ func TestCoalesced(t *testing.T) {
 
 // TestDurable cuts the power: everything that was not synced is gone.
 func TestDurable(t *testing.T) {
+	open, crash := powerCuts()
+	storetest.RunDurable(t, open, crash)
+}
+
+// TestDeliverer cuts the power, too.
+func TestDeliverer(t *testing.T) {
+	open, crash := powerCuts()
+	storetest.RunDeliverer(t, open, crash)
+}
+
+// powerCuts opens stores on disks that lose what was not synced.
+func powerCuts() (open func(t *testing.T) store.Store, crash func(t *testing.T, s store.Store) store.Store) {
 	var mu sync.Mutex
 	disks := map[store.Store]*vfs.MemFS{}
 	start := func(t *testing.T, disk *vfs.MemFS) store.Store {
@@ -51,8 +63,7 @@ func TestDurable(t *testing.T) {
 		disks[s] = disk
 		return s
 	}
-	storetest.RunDurable(t,
-		func(t *testing.T) store.Store { return start(t, vfs.NewCrashableMem()) },
+	return func(t *testing.T) store.Store { return start(t, vfs.NewCrashableMem()) },
 		func(t *testing.T, s store.Store) store.Store {
 			mu.Lock()
 			disk := disks[s]
@@ -60,5 +71,5 @@ func TestDurable(t *testing.T) {
 			left := disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 0})
 			t.Cleanup(func() { s.Close() })
 			return start(t, left)
-		})
+		}
 }

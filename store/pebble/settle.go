@@ -17,7 +17,7 @@ func (s *Store) Settle(ctx context.Context, settlements []store.Settlement) erro
 	decide := func(w *writer, from, to int) error {
 		w.remember(to - from)
 		for _, i := range inOrder(to-from, func(i int) *postdate.Key { return &settlements[from+i].Key }) {
-			if err := s.settle(w, &settlements[from+i]); err != nil {
+			if _, err := s.settle(w, &settlements[from+i]); err != nil {
 				return err
 			}
 		}
@@ -26,26 +26,27 @@ func (s *Store) Settle(ctx context.Context, settlements []store.Settlement) erro
 	return s.underAll(ctx, len(settlements), func(i int) int { return settlements[i].Key.Bucket }, decide)
 }
 
-func (s *Store) settle(w *writer, p *store.Settlement) error {
+// settle writes a settlement, and reports whether it changes anything.
+func (s *Store) settle(w *writer, p *store.Settlement) (settled bool, err error) {
 	old, found, err := w.state(p.Key)
 	if err != nil {
-		return err
+		return false, err
 	}
 	if !found || old.Status != postdate.Pending || old.Version != p.Version || old.Occurrence != p.Occurrence {
-		return nil // somebody settled it, or it is not what was published
+		return false, nil // somebody settled it, or it is not what was published
 	}
 	if p.How != store.SettleDelivered && !s.partitions[p.Key.Bucket].Holds(p.Token) {
-		return nil
+		return false, nil
 	}
 	if p.Leaves() && !old.Ending {
 		if p, err = s.leave(w, p, &old); err != nil {
-			return err
+			return false, err
 		}
 	}
 	st := old
 	if p.Advances() {
 		if p, err = s.detach(w, p, &old); err != nil {
-			return err
+			return false, err
 		}
 		st.Series = p.Series(old.State, old.Series)
 	}
@@ -57,9 +58,9 @@ func (s *Store) settle(w *writer, p *store.Settlement) error {
 	w.unplace(p.Key, &old)
 	w.setState(p.Key, &st)
 	if p.How == store.SettleFailed && !old.Redriven {
-		return s.countFailed(w, p)
+		return true, s.countFailed(w, p)
 	}
-	return nil
+	return true, nil
 }
 
 // Unpark implements store.Due.

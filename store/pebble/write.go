@@ -30,6 +30,9 @@ type writer struct {
 	key     []byte           // scratch
 	value   []byte           // scratch
 
+	box    *inbox // that of append; nil: none. It is locked until apply
+	number uint64 // the last one given there
+
 	written map[postdate.Key]state // what the chunk wrote, which cannot be read yet; nil: it is not asked for
 }
 
@@ -136,6 +139,24 @@ func (w *writer) unfinish(key postdate.Key, settledAt postdate.Time) {
 	w.batch.Delete(w.key, nil)
 }
 
+// openInbox locks the inbox that append writes to, until apply. Nothing may fail between.
+func (w *writer) openInbox(box *inbox) {
+	box.mu.Lock()
+	w.box, w.number = box, box.last
+}
+
+// append puts a message at the end of the open inbox.
+func (w *writer) append(m *store.InboxMessage) {
+	if !w.box.listed && w.number == w.box.last {
+		w.key = orderKey(w.key[:0], m.DeliveredAt, m.Tenant, m.Inbox)
+		w.batch.Set(w.key, nil, nil)
+	}
+	w.number++
+	w.key = inboxKey(w.key[:0], m.Tenant, m.Inbox, w.number)
+	w.value = appendInboxMessage(w.value[:0], m)
+	w.batch.Set(w.key, w.value, nil)
+}
+
 // apply makes the writes visible, in the order of the log, and begins their
 // sync. It is called under the locks.
 func (w *writer) apply() {
@@ -149,6 +170,10 @@ func (w *writer) apply() {
 		w.s.c.fail(fmt.Errorf("a write was not taken: %w", err))
 	}
 	w.s.pending.Add(w.counts...)
+	if w.box != nil {
+		w.box.last, w.box.listed = w.number, true
+		w.box.mu.Unlock()
+	}
 }
 
 // sync waits until everything applied is on disk, and everything that the decisions rest on,
@@ -164,6 +189,9 @@ func (w *writer) sync() error {
 		w.s.c.fail(fmt.Errorf("a write did not reach the disk: %w", err))
 	}
 	w.s.unsynced.Add(-1)
+	if w.box != nil {
+		w.box.reached(w.number) // the log is in order: all before is on disk too
+	}
 	return nil
 }
 

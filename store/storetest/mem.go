@@ -43,8 +43,8 @@ type Mem struct {
 }
 
 // Contents are what a Mem holds. A simulator reads and changes it, and takes steps that are
-// part of a call: Put, Drop, Write and Read. It may do so only while nobody else calls the
-// store.
+// part of a call: Put, Drop, Write, Read and Settles. It may do so only while nobody else calls
+// the store.
 type Contents struct {
 	Records []bucket.Partition // by bucket
 	Rows    map[postdate.Key]*Row

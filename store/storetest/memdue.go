@@ -105,15 +105,15 @@ func (m *Mem) Settle(_ context.Context, settlements []store.Settlement) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for i := range settlements {
-		if old := m.settles(&settlements[i]); old != nil {
+		if old := m.Settles(&settlements[i]); old != nil {
 			m.settle(old, &settlements[i])
 		}
 	}
 	return nil
 }
 
-// settles returns the row that a settlement changes; nil: it changes none.
-func (m *Mem) settles(s *store.Settlement) *Row {
+// Settles returns the row that a settlement changes; nil: it changes none.
+func (m *Mem) Settles(s *store.Settlement) *Row {
 	old := m.Rows[s.Key]
 	if old == nil || old.Status != postdate.Pending || old.Version != s.Version || old.Occurrence != s.Occurrence {
 		return nil

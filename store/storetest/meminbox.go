@@ -24,13 +24,31 @@ func (m *Mem) AppendInbox(_ context.Context, messages []store.InboxMessage) erro
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, message := range messages {
-		name := inboxName{message.Tenant, message.Inbox}
-		if m.inboxes[name] == nil {
-			m.inboxes[name] = &memInbox{}
-		}
-		m.inboxes[name].messages = append(m.inboxes[name].messages, message)
+		m.append(message)
 	}
 	return nil
+}
+
+func (m *Mem) append(message store.InboxMessage) {
+	name := inboxName{message.Tenant, message.Inbox}
+	if m.inboxes[name] == nil {
+		m.inboxes[name] = &memInbox{}
+	}
+	m.inboxes[name].messages = append(m.inboxes[name].messages, message)
+}
+
+// Deliver implements store.Deliverer.
+func (m *Mem) Deliver(_ context.Context, deliveries []store.InboxDelivery) []error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for i := range deliveries {
+		d := &deliveries[i]
+		if old := m.Settles(&d.Settlement); old != nil {
+			m.settle(old, &d.Settlement)
+			m.append(d.Message)
+		}
+	}
+	return make([]error, len(deliveries))
 }
 
 // ReadInbox implements store.Inbox.

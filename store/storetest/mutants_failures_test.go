@@ -75,7 +75,7 @@ func (m *Mem) lefts(settlements []store.Settlement) (left []postdate.Record) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for i := range settlements {
-		if old := m.settles(&settlements[i]); old != nil {
+		if old := m.Settles(&settlements[i]); old != nil {
 			if l, ok := settlements[i].Failed(&old.Record); ok {
 				left = append(left, l)
 			}

@@ -95,7 +95,7 @@ func (m *Mem) settleThen(settlements []store.Settlement, then func(old *Row, s *
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for i := range settlements {
-		old := m.settles(&settlements[i])
+		old := m.Settles(&settlements[i])
 		if old != nil {
 			m.settle(old, &settlements[i])
 		}
@@ -158,7 +158,7 @@ func (s goesOnTwiceInACall) Settle(ctx context.Context, settlements []store.Sett
 	s.mu.Lock()
 	changes := map[int]*Row{}
 	for i := range settlements {
-		if old := s.settles(&settlements[i]); old != nil && old.Occurrence != 0 {
+		if old := s.Settles(&settlements[i]); old != nil && old.Occurrence != 0 {
 			changes[i] = old
 		}
 	}
@@ -372,7 +372,7 @@ func (s retriedComesLater) Settle(ctx context.Context, settlements []store.Settl
 func (s retriedComesSooner) Settle(ctx context.Context, settlements []store.Settlement) error {
 	s.mu.Lock()
 	for i := range settlements {
-		if old := s.settles(&settlements[i]); old != nil {
+		if old := s.Settles(&settlements[i]); old != nil {
 			if r, ok := detached(&old.Record, &settlements[i]); ok && s.Rows[r.Key] == nil {
 				s.Put("", nil, r, nil)
 			}
@@ -636,7 +636,7 @@ func (m *Mem) endingAs(settlements []store.Settlement, cond func(s *store.Settle
 	defer m.mu.Unlock()
 	for i := range settlements {
 		s := &settlements[i]
-		old := m.settles(s)
+		old := m.Settles(s)
 		if old != nil && old.Ending && cond(s) {
 			m.amend(s.Key, func(r *postdate.Record) { r.Ending = false })
 			old = m.Rows[s.Key]
@@ -728,6 +728,7 @@ func areaBugs() (bugs []plantedBug) {
 	in("attempts", bugsInAttempts)
 	in("redrive", bugsInRedrive)
 	in("purge", bugsInPurge)
+	in("deliver", bugsInDeliver)
 	return bugs
 }
 

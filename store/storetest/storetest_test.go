@@ -18,7 +18,9 @@ func TestMem(t *testing.T) {
 	open := func(*testing.T) store.Store { return NewMem(8) }
 	Run(t, open)
 	// Memory is as durable as the process: this shows that the checks hold if nothing is lost.
-	RunDurable(t, open, func(_ *testing.T, s store.Store) store.Store { return s })
+	crash := func(_ *testing.T, s store.Store) store.Store { return s }
+	RunDurable(t, open, crash)
+	RunDeliverer(t, open, crash)
 }
 
 // recorder observes a check's failure without failing the test.
@@ -215,7 +217,7 @@ var plantedBugs = []plantedBug{
 // TestEveryPlantedBugIsCaught shows that the suite can fail.
 func TestEveryPlantedBugIsCaught(t *testing.T) {
 	checks := map[string][]check{}
-	for _, a := range areas() {
+	for _, a := range append(areas(), area{"deliver", delivering()}) {
 		checks[a.name] = a.checks
 	}
 	for _, bug := range slices.Concat(plantedBugs, areaBugs()) {
@@ -223,7 +225,7 @@ func TestEveryPlantedBugIsCaught(t *testing.T) {
 			// What is a matter of luck in one run is certain in many.
 			for range 300 {
 				for _, c := range checks[bug.area] {
-					if failure := observe(c, bug.plant(NewMem(8)), nil); failure != "" {
+					if failure := observe(c, bug.plant(NewMem(8)), func(s store.Store) store.Store { return s }); failure != "" {
 						what, broken := strings.CutPrefix(failure, testrun.Broken)
 						t.Logf("caught by %q: %s", c.promise, what)
 						if bug.area == "all at once" && !broken {
