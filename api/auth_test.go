@@ -306,7 +306,7 @@ func TestKeysForSomeChannels(t *testing.T) {
 
 // withInboxes has the store's own inboxes.
 func withInboxes(c *Config) {
-	c.Inbox = inbox.New(c.Messages.(*fakeStore), c.Now, slog.New(slog.DiscardHandler))
+	c.Inbox = inbox.New(c.Messages.(*fakeStore), nil, c.Now, slog.New(slog.DiscardHandler))
 }
 
 // Whatever tenant B asks for about tenant A's messages, ids and inboxes, it finds nothing, and

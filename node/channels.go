@@ -32,9 +32,9 @@ type channels struct {
 
 // openChannels makes the publishers. taken is called when another node has taken a bucket at
 // its broker.
-func openChannels(c Config, f files, s store.Store, now func() postdate.Time, taken func(bucket int),
-	r prometheus.Registerer) (*channels, error) {
-	box := inbox.New(s, now, c.Log)
+func openChannels(c Config, f files, s store.Store, deliverer store.Deliverer, now func() postdate.Time,
+	taken func(bucket int), r prometheus.Registerer) (*channels, error) {
+	box := inbox.New(s, deliverer, now, c.Log)
 	ch := &channels{publishers: map[string]publisher.Publisher{"inbox": box}, inbox: box, log: c.Log}
 	if c.RabbitMQ != "" {
 		secure, err := c.rabbitMQTLS()

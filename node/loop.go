@@ -66,6 +66,7 @@ func (n *Node) openLoop() error {
 		c = c.WithLease(n.c.Lease)
 	}
 	c.Poller.Fits = func(tenant string, payloadBytes int) bool { return n.quota.Fits(tenant, payloadBytes) }
+	c.Poller.Delivers = n.deliverer != nil
 	c.Poller.Retry, c.Poller.PayloadBytesMax = n.c.Retry, n.c.PayloadBytesMax
 	c.Poller.HandBytesMax = max(c.Poller.HandBytesMax, 8*n.c.PayloadBytesMax)
 	if !n.store.Exclusive() {
@@ -300,7 +301,11 @@ func (l *loop) publish(ctx context.Context, e poller.Publish) (results []publish
 	for i, it := range e.Batch {
 		batch[i] = it.Delivery
 	}
-	results = l.channels.publish(ctx, e.Channel, batch)
+	if e.Settlements != nil {
+		results = l.channels.inbox.Deliver(ctx, e.Channel, batch, e.Settlements)
+	} else {
+		results = l.channels.publish(ctx, e.Channel, batch)
+	}
 	if len(results) != len(batch) {
 		return publisher.All(len(batch), publisher.Result{Outcome: publisher.Unknown,
 			Reason: "internal error: the publisher did not say what became of each message"})

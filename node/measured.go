@@ -153,6 +153,14 @@ func (m *measured) AppendInbox(ctx context.Context, messages []store.InboxMessag
 	return err
 }
 
+// Deliver implements store.Deliverer, if the store does.
+func (m *measured) Deliver(ctx context.Context, deliveries []store.InboxDelivery) []error {
+	done := m.timed("deliver")
+	errs := m.Store.(store.Deliverer).Deliver(ctx, deliveries)
+	done(firstError(errs, func(err error) error { return err }))
+	return errs
+}
+
 func (m *measured) ReadInbox(ctx context.Context, tenant, name, after string,
 	limit int) ([]store.InboxMessage, string, error) {
 	done := m.timed("read_inbox")

@@ -34,7 +34,8 @@ type Node struct {
 	clock   clock
 	metrics *prometheus.Registry
 
-	store      store.Store // measured, and with calls gathered
+	store      store.Store     // measured, and with calls gathered
+	deliverer  store.Deliverer // the same store without gathering; nil: it cannot deliver
 	channels   *channels
 	control    *control
 	cluster    *cluster // nil if the store serves this node only
@@ -154,7 +155,7 @@ func (n *Node) open(ctx context.Context) error {
 		return err
 	}
 	taken := func(bucket int) { n.loop.tell(machine.TakenAtBroker{Bucket: bucket}) }
-	if n.channels, err = openChannels(n.c, n.files, n.store, n.wall, taken, n.metrics); err != nil {
+	if n.channels, err = openChannels(n.c, n.files, n.store, n.deliverer, n.wall, taken, n.metrics); err != nil {
 		return err
 	}
 	n.loop.channels = n.channels
@@ -199,7 +200,11 @@ func (n *Node) openStore(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	n.store = store.Coalesce(measure(s, n.metrics))
+	m := measure(s, n.metrics)
+	if _, delivers := s.(store.Deliverer); delivers {
+		n.deliverer = m
+	}
+	n.store = store.Coalesce(m)
 	return nil
 }
 

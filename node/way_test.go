@@ -22,8 +22,8 @@ import (
 // If-Match ask, and the log of attempts. Functions that an idle node enters, and short ones, do
 // not count.
 const (
-	wayFilesMax, wayFunctionsMax       = 81, 211
-	cancelFilesMax, cancelFunctionsMax = 30, 60
+	wayFilesMax, wayFunctionsMax       = 81, 213
+	cancelFilesMax, cancelFunctionsMax = 30, 61
 	spineMax                           = 12
 	shortLines                         = 5
 )

@@ -296,7 +296,14 @@ func (m *Machine) send(now postdate.Now, c *channel, n int) {
 		}
 		it.stage, it.sent = stagePublishing, now.Mono
 	}
-	m.emit(Publish{c.route.Channel(), batch})
+	p := Publish{Channel: c.route.Channel(), Batch: batch}
+	if c.delivers {
+		p.Settlements = make([]store.Settlement, n)
+		for i, it := range batch {
+			p.Settlements[i] = m.asDelivered(now, it)
+		}
+	}
+	m.emit(p)
 }
 
 // published handles the results of a batch.
@@ -344,22 +351,20 @@ func (m *Machine) published(now postdate.Now, ev Published) {
 // ended decides what follows a publish. An abandoned publish is still settled if it was
 // confirmed: a delivery is a fact.
 func (m *Machine) ended(now postdate.Now, it *Item, r publisher.Result) {
-	confirmed := store.Settlement{How: store.SettleDelivered, At: m.endsAt(now), Attempts: it.Delivery.Attempt,
-		Outcome: postdate.AttemptDelivered, Node: m.c.Node}
 	switch {
-	case it.stage != stagePublishing && r.Outcome == publisher.Confirmed:
-		it.name(&confirmed)
-		confirmed.PossibleDuplicate = true
-		settling{nil, it.bucket, confirmed}.queue()
+	case it.stage != stagePublishing && r.Outcome == publisher.Confirmed && !r.Settled:
+		settling{nil, it.bucket, m.asDelivered(now, it)}.queue()
 	case it.stage != stagePublishing:
+	case r.Settled:
+		m.wrote(settling{it, it.bucket, m.asDelivered(now, it)})
 	case r.Outcome == publisher.Confirmed:
-		m.settleAs(it, confirmed)
+		m.settleAs(it, m.asDelivered(now, it))
 	case r.Outcome == publisher.Refused:
 		m.retry(now, it, r)
 	case r.Outcome == publisher.Down:
 		m.parkOrGiveUp(now, it)
 	default:
-		it.doubt = true
+		m.doubt(it)
 		m.retry(now, it, r)
 	}
 }

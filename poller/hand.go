@@ -67,14 +67,15 @@ func (m *Machine) take(now postdate.Now, p poll, rec *postdate.Record) {
 		return
 	}
 	route := rec.Route()
+	c := m.channelOf(route)
 	inDoubt := !rec.Parked && b.inherited.InDoubt(route, bucket.PositionOf(rec.Key, rec.AttemptTime)) &&
-		!takeOut(b.armed, rec)
+		!takeOut(b.armed, rec) && !c.delivers
 	it := &Item{
 		Delivery: postdate.Delivery{
 			Message: &rec.Message, Attempt: rec.Attempts + 1,
 			PossibleDuplicate: rec.PossibleDuplicate || inDoubt || rec.MayRepeat,
 		},
-		rec: rec, bucket: b, channel: m.channelOf(route), doubt: rec.PossibleDuplicate || inDoubt,
+		rec: rec, bucket: b, channel: c, doubt: rec.PossibleDuplicate || inDoubt,
 		next: postdate.Far, Begins: rec.ExecutionTime,
 	}
 	if rec.Occurrence != 0 {

@@ -122,7 +122,7 @@ func (b *owned) waitsFor(of map[*channel]struct{}) bool {
 func (m *Machine) abandon(now postdate.Now, b *owned) {
 	for _, it := range b.oldest.itemHeap {
 		if it.stage == stagePublishing {
-			it.doubt = true
+			m.doubt(it)
 			m.retry(now, it, publisher.Result{Reason: "its bucket went to another node before the broker answered"})
 		}
 	}

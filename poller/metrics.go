@@ -135,7 +135,7 @@ func (m *Metrics) of(message *postdate.Message) (*tenantSeries, *channelSeries) 
 func (m *Metrics) Published(p Published, at time.Time) {
 	tenant, channel := m.of(p.Batch[0].Delivery.Message)
 	var counts [publisher.Unknown + 1]int
-	marked := 0
+	marked, settled := 0, 0
 	for i, it := range p.Batch {
 		outcome := p.Results[i].Outcome
 		if outcome < publisher.Confirmed || outcome > publisher.Unknown {
@@ -151,7 +151,11 @@ func (m *Metrics) Published(p Published, at time.Time) {
 		if it.Delivery.PossibleDuplicate {
 			marked++
 		}
+		if p.Results[i].Settled {
+			settled++
+		}
 	}
+	tenant.ended[store.SettleDelivered].Add(float64(settled))
 	for outcome, n := range counts {
 		if n > 0 {
 			channel.outcomes[outcome].Add(float64(n))

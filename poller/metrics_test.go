@@ -149,3 +149,29 @@ func BenchmarkPublished(b *testing.B) {
 		})
 	}
 }
+
+// What the store delivers and settles in one step counts as settled by its answer.
+func TestSettledByDelivery(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	p := poller.Published{Results: publisher.All(3, publisher.Result{Outcome: publisher.Confirmed, Settled: true})}
+	p.Results[2] = publisher.Result{Outcome: publisher.Unknown}
+	for range p.Results {
+		p.Batch = append(p.Batch, &poller.Item{Delivery: postdate.Delivery{Message: &postdate.Message{Channel: "inbox:a"}}})
+	}
+	poller.NewMetrics(registry).Published(p, time.UnixMilli(1_800_000_000_000))
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := 0.0
+	for _, f := range families {
+		if f.GetName() == "postdate_settled_total" {
+			for _, series := range f.Metric {
+				sum += series.Counter.GetValue()
+			}
+		}
+	}
+	if sum != 2 {
+		t.Errorf("%g messages count as settled, want 2", sum)
+	}
+}

@@ -18,6 +18,8 @@ type outlet struct {
 	peers    *peers
 	channels []*channel // the highest priority first
 
+	delivers bool // the store delivers and settles its messages in one step: one that is PENDING was not delivered
+
 	window    int // messages that may be with the broker; it grows with each that is confirmed
 	pace      pace
 	limit     *limit // what an operator set of it, or nil
@@ -40,6 +42,7 @@ func (m *Machine) outletOf(route postdate.Route) *outlet {
 			channels: map[*channel]struct{}{}}
 	}
 	o = &outlet{name: name, site: m.sites[at], limit: m.limits[name], window: windowMin}
+	o.delivers = m.c.Delivers && o.site.broker == "inbox"
 	m.outlets[name] = o
 	m.joinPeers(o)
 	return o

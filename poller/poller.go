@@ -12,7 +12,8 @@
 //     doubt. [Config.DoubtMax] bounds how many messages of one channel are claimed and not
 //     settled, however many are due.
 //   - If a publish of a message may have arrived, the message is published again only with the
-//     mark of a possible duplicate.
+//     mark of a possible duplicate. A store that delivers and settles in one step
+//     ([Config.Delivers]) takes each message once, so what is PENDING there is in no doubt.
 //   - A channel that is slow or down delays only its own messages, and [Config] bounds what is
 //     in memory, however much is stored.
 //   - What is in memory only adds work: a sweep from the very first message finds whatever was
@@ -93,6 +94,9 @@ type Config struct {
 
 	Node  string               // this one, for the log of attempts
 	Retry postdate.RetryPolicy // for what a message's own policy leaves open
+
+	// Delivers: the store is a [store.Deliverer], so messages to inboxes are settled where they are appended.
+	Delivers bool
 
 	// Fits says whether a tenant may have one more message pending, with so many bytes of payload: an
 	// occurrence of a series that is to be retried becomes one. nil: always.
@@ -213,10 +217,12 @@ type (
 		Call   uint64
 		Claims []store.Claim
 	}
-	// Publish asks for a batch to be published to a channel, now.
+	// Publish asks for a batch to be published to a channel, now. If it has Settlements, one per item, each
+	// message is to be delivered and settled in one atomic step.
 	Publish struct {
-		Channel postdate.Channel
-		Batch   []*Item
+		Channel     postdate.Channel
+		Batch       []*Item
+		Settlements []store.Settlement
 	}
 	// Settle asks for settlements to be written. Several calls may be under way, for different
 	// messages.

@@ -19,6 +19,17 @@ type settling struct {
 // queue adds s to the settlements of its bucket's lane.
 func (s settling) queue() { s.bucket.lane.settle = append(s.bucket.lane.settle, s) }
 
+// doubt notes that a publish of an item may have arrived, unless the store would have it as delivered then.
+func (m *Machine) doubt(it *Item) { it.doubt = it.doubt || !it.channel.delivers }
+
+// asDelivered is the settlement of an item that the broker confirms.
+func (m *Machine) asDelivered(now postdate.Now, it *Item) store.Settlement {
+	s := store.Settlement{How: store.SettleDelivered, At: m.endsAt(now), Attempts: it.Delivery.Attempt,
+		Outcome: postdate.AttemptDelivered, Node: m.c.Node, PossibleDuplicate: it.doubt}
+	it.name(&s)
+	return s
+}
+
 // retry decides what follows a publish that was refused or has an unknown outcome.
 func (m *Machine) retry(now postdate.Now, it *Item, r publisher.Result) {
 	policy := it.rec.Retry.Or(m.c.Retry)
@@ -117,7 +128,7 @@ func (m *Machine) startSettle(now postdate.Now, l *lane) {
 	m.emit(Settle{m.calls, settlements})
 }
 
-// settled drops what is written. After an error the same settlements are written again, because
+// settled handles the answer to a Settle. After an error the same settlements are written again, because
 // settling is idempotent.
 func (m *Machine) settled(now postdate.Now, ev Settled) {
 	call := m.settlings[ev.Call]
@@ -129,30 +140,35 @@ func (m *Machine) settled(now postdate.Now, ev Settled) {
 		return
 	}
 	for _, s := range call.items {
-		it, b := s.item, s.bucket
-		if it != nil {
-			if s.as.How == store.SettlePark && !b.lost {
-				m.noteParked(it.channel, b)
-			}
-			m.drop(it)
-		}
-		if b.lost {
-			continue
-		}
-		switch {
-		case s.as.How == store.SettleRetry || s.as.How == store.SettlePark:
-			m.nudge(b.hold.Bucket, s.as.AttemptTime)
-		case s.as.Leaves():
-			m.nudge(b.hold.Bucket, s.as.At)
-		}
-		if s.as.Advances() && !s.as.Next.Over {
-			if it != nil {
-				b.arm(it, s.as.Next)
-			}
-			m.nudge(b.hold.Bucket, s.as.Next.AttemptTime)
-		}
+		m.wrote(s)
 	}
 	m.succeeded(now, l, call.began)
+}
+
+// wrote drops an item whose settlement is written, and sees to what that leaves to do.
+func (m *Machine) wrote(s settling) {
+	it, b := s.item, s.bucket
+	if it != nil {
+		if s.as.How == store.SettlePark && !b.lost {
+			m.noteParked(it.channel, b)
+		}
+		m.drop(it)
+	}
+	if b.lost {
+		return
+	}
+	switch {
+	case s.as.How == store.SettleRetry || s.as.How == store.SettlePark:
+		m.nudge(b.hold.Bucket, s.as.AttemptTime)
+	case s.as.Leaves():
+		m.nudge(b.hold.Bucket, s.as.At)
+	}
+	if s.as.Advances() && !s.as.Next.Over {
+		if it != nil {
+			b.arm(it, s.as.Next)
+		}
+		m.nudge(b.hold.Bucket, s.as.Next.AttemptTime)
+	}
 }
 
 // settleAgain puts back in front what was not written, or not for certain.

@@ -71,6 +71,9 @@ type Result struct {
 	// RetryAfter is how long the receiver asks to wait before the next attempt; 0 if it does
 	// not ask. The wait is never longer than the message's MaxBackoff.
 	RetryAfter time.Duration
+	// Settled means that the store has the message as delivered, in the same step in which the message was
+	// delivered. Only with Confirmed, and only where a settlement was passed on.
+	Settled bool
 }
 
 // All returns n copies of r, for a batch that shares one fate.

@@ -79,6 +79,8 @@ var planted = []struct {
 	{bugNotDurable, profileAlone, []int{0, 1, 3}},
 	{bugNoDoubt, profileAlone, []int{4, 6}},
 	{bugParkedForgotten, profileAlone, []int{1, 6}},
+	{bugDeliversAgain, profileAlone, []int{4}},
+	{bugDeliversApart, profileAlone, []int{4, 6}},
 }
 
 // begins are the seeds with which to begin for bugs that few worlds show: those known to find them.

@@ -48,7 +48,11 @@ func (p *process) publish(e poller.Publish) {
 		w.markText(d.Message.ScheduleID)
 		w.mark(11, uint64(d.Attempt), b2u(marked))
 		w.tell(p.n, "publishes %s %q attempt %d marked %t", d.Message.ScheduleID, d.Message.Payload, d.Attempt, marked)
-		emissions[i] = w.history.emitted(p, d, marked)
+		emissions[i] = w.history.emitted(p, d, marked, e.Settlements != nil)
+	}
+	if e.Settlements != nil {
+		p.deliver(e, emissions)
+		return
 	}
 	wait := w.upTo(100 * time.Microsecond)
 	if w.bug == bugOneByOne {
@@ -95,6 +99,47 @@ func (p *process) publish(e poller.Publish) {
 				p.step(poller.Published{Batch: e.Batch, Results: results})
 			})
 		})
+	})
+}
+
+// deliver asks the store to put a batch into its inbox and to settle it.
+func (p *process) deliver(e poller.Publish, emissions []*emission) {
+	w := p.w
+	buckets := make([]int, len(emissions))
+	for i, m := range emissions {
+		buckets[i] = m.message.Bucket
+		m.handedOver, m.delivered, m.answered = w.dated(), p.wall(), w.dated()
+	}
+	deliver := func(n int) {
+		for i, m := range emissions[:n] {
+			w.store.deliver(m, e.Settlements[i])
+		}
+	}
+	publish := func(r publisher.Result) {
+		results := publisher.All(len(emissions), r)
+		m := emissions[0].message
+		p.noteConfirmed(postdate.RouteOf(m.Tenant, m.Channel), results)
+		p.step(poller.Published{Batch: e.Batch, Results: results})
+	}
+	fate, b := wellDone, w.channels[e.Channel]
+	switch {
+	case w.now < b.blocked:
+		fate = hangs
+	case w.chance(b.lose.now(w.now)):
+		fate = []how{failsBefore, failsAfter, failsHalfway}[w.r.IntN(3)]
+	}
+	p.call(storeCall{
+		name: "deliver", buckets: buckets, fate: fate, lingers: true,
+		effect: []func(){func() { deliver(len(emissions)) }},
+		half:   func() { deliver(len(emissions) / 2) },
+		answer: func() { publish(publisher.Result{Outcome: publisher.Confirmed, Settled: true}) },
+		failed: func(err error) {
+			r := publisher.Result{Outcome: publisher.Unknown, Reason: err.Error()}
+			if postdate.KindOf(err) == postdate.KindUnavailable {
+				r.Outcome = publisher.Down
+			}
+			publish(r)
+		},
 	})
 }
 

@@ -57,6 +57,8 @@ const (
 	bugLateClaims        bug = "a late claim is written"
 	bugBehindIsRead      bug = "scans return what is not claimed of channels that are behind"
 	bugVersionAgain      bug = "every message begins at version 1"
+	bugDeliversAgain     bug = "a message that is settled already gets into its inbox once more"
+	bugDeliversApart     bug = "a message gets into its inbox and is not settled in the same step"
 	bugPriorityLost      bug = "messages are stored without their priority"
 	bugArmedTwice        bug = "a take-over moves series on that are already moved on"
 	bugOccurrenceIgnored bug = "a settlement that is repeated moves a series on once more"
@@ -86,7 +88,7 @@ func (w *world) machineConfig(p *process) machine.Config {
 		Broker:    w.plan.broker,
 		Retention: w.plan.retention, InboxRetention: w.plan.inboxRetention,
 	}.WithLease(p.lasts)
-	c.Fence.Exclusive = w.plan.alone()
+	c.Fence.Exclusive, c.Poller.Delivers = w.plan.alone(), w.plan.alone()
 	switch w.bug {
 	case bugFirstSight:
 		c.Fence.Exclusive = true

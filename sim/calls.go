@@ -48,6 +48,8 @@ type storeCall struct {
 	slowly   time.Duration   // how long it takes to fail without an effect
 	effect   []func()        // its steps; other calls may come between them
 	ordered  bool            // by contract, it has no effect after it was given up
+	fate     how             // unless the weather has another one for it
+	lingers  bool            // if it hangs, it may have its effect after it was given up, in any store
 	half     func()          // the part of the effect that a failure midway leaves done; nil: all or nothing
 	answer   func()          // gives the process the result
 	failed   func(err error) // tells the process that the call failed
@@ -125,6 +127,9 @@ func (p *process) call(c storeCall) {
 		}
 		p.inStore(way, func() {
 			f := w.fate(p.n, k)
+			if f == wellDone {
+				f = c.fate
+			}
 			for _, x := range w.weather.parts {
 				if x.fails(w.now, &c) {
 					f, c.slowly = x.fate(w), x.takes
@@ -154,6 +159,9 @@ func (p *process) arrive(c storeCall, f how, began time.Duration) {
 		return
 	case hangs:
 		back(giveUp, func() { c.failed(errLost) })
+		if c.lingers && w.r.IntN(2) == 0 {
+			p.inStore(giveUp+w.upTo(3*time.Second), func() { p.takeEffect(c.effect, func() {}) })
+		}
 		return
 	case strays:
 		if c.ordered {

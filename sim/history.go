@@ -88,6 +88,7 @@ type emission struct {
 	first     bool // the first one of its edition
 	unaware   bool // its node was frozen, and cannot know yet that its lease has ended
 	mayArrive bool
+	whole     bool          // it is to be delivered and settled in one step
 	arrivedAt time.Duration // 0: not yet
 	attempt   int
 
@@ -203,14 +204,14 @@ func (h *history) gained(p *process, g bucket.Partition) {
 }
 
 // emitted records that a process hands a message to its broker.
-func (h *history) emitted(p *process, d postdate.Delivery, marked bool) *emission {
+func (h *history) emitted(p *process, d postdate.Delivery, marked, whole bool) *emission {
 	m := d.Message
 	s := h.about[editionOf(m)]
 	h.sent++
 	e := &emission{
 		number: h.sent, story: s, edition: editionOf(m), process: p, token: p.m.Token(m.Bucket), message: m,
 		attempt: d.Attempt, marked: marked,
-		at: h.w.now, wall: p.n.clock.now().Wall, partition: h.w.store.Records[m.Bucket], first: true,
+		at: h.w.now, wall: p.n.clock.now().Wall, partition: h.w.store.Records[m.Bucket], first: true, whole: whole,
 		unaware: h.w.now < p.n.unaware,
 	}
 	e.row, e.over = h.sentFrom(s)

@@ -37,6 +37,16 @@ var inSource = []struct {
 		[]int{1, 4}, 3,
 	},
 	{
+		"what the store delivers and settles in one step is in doubt after a crash", "poller/hand.go",
+		" && !c.delivers", "",
+		[]int{4}, 0,
+	},
+	{
+		"what the store delivers and settles in one step is in doubt after an unknown outcome", "poller/settle.go",
+		"it.doubt || !it.channel.delivers", "true",
+		[]int{4}, 0,
+	},
+	{
 		"a member that names another node's lease has a share", "node/machine/share.go",
 		" && LeaseOf(m.Name, m.Lease)", "",
 		[]int{7, 8}, 7,

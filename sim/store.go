@@ -227,6 +227,19 @@ func (s *Store) Settle(ctx context.Context, settlements []store.Settlement) erro
 	return err
 }
 
+// deliver puts one message, sent as e, into its inbox and settles it, in one step.
+func (s *Store) deliver(e *emission, st store.Settlement) {
+	if s.Settles(&st) == nil && s.w.bug != bugDeliversAgain {
+		return
+	}
+	e.mayArrive = true
+	s.w.history.arrived(e)
+	if s.w.bug == bugDeliversApart && s.w.r.IntN(8) == 0 {
+		return
+	}
+	_ = s.Settle(ctx, []store.Settlement{st}) // it returns no error
+}
+
 // leavesWrongly does what a planted bug makes of a settlement and of what it leaves for a failure channel.
 func (s *Store) leavesWrongly(st *store.Settlement) {
 	old, as := s.Rows[st.Key], *st

@@ -62,7 +62,7 @@ func newConsuming(t *testing.T) *consuming {
 }
 
 func (c *consuming) node() *inbox.Publisher {
-	return inbox.New(c.box, func() postdate.Time { return postdate.Time(c.clock.Load()) }, slog.New(slog.DiscardHandler))
+	return inbox.New(c.box, nil, func() postdate.Time { return postdate.Time(c.clock.Load()) }, slog.New(slog.DiscardHandler))
 }
 
 func (c *consuming) append(n int) {

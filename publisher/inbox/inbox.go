@@ -1,9 +1,9 @@
 // Package inbox publishes to the built-in inbox, which is kept in the node's own store, and
 // lets readers and consumers wait for messages.
 //
-// A confirmed message is as durable as the store makes it. A reader that goes on from cursor to
-// cursor sees every message, in the order in which they were appended. A consumer receives each
-// message until it acknowledges it.
+// A confirmed message is as durable as the store makes it. A store that can ([store.Deliverer]) also
+// settles it in the same step. A reader that goes on from cursor to cursor sees every message, in the
+// order in which they were appended. A consumer receives each message until it acknowledges it.
 package inbox
 
 import (
@@ -34,10 +34,11 @@ type Box interface {
 // Publisher appends to inboxes. It implements publisher.Publisher, and is safe
 // for concurrent use.
 type Publisher struct {
-	box    Box
-	now    func() postdate.Time
-	log    *slog.Logger
-	failed rate.Sometimes // says what the store's trouble is
+	box       Box
+	deliverer store.Deliverer // delivers and settles in one step; nil: the store cannot
+	now       func() postdate.Time
+	log       *slog.Logger
+	failed    rate.Sometimes // says what the store's trouble is
 
 	gate *publisher.Gate // for Publish and its appends; readers return when it is closed
 
@@ -59,9 +60,10 @@ type bell struct {
 // failedEvery is how often the log says that the store fails.
 const failedEvery = time.Minute
 
-// New makes a publisher that appends to box. The time of delivery is that of now.
-func New(box Box, now func() postdate.Time, log *slog.Logger) *Publisher {
-	return &Publisher{box: box, now: now, log: log, failed: rate.Sometimes{Interval: failedEvery},
+// New makes a publisher that appends to box. The time of delivery is that of now. Deliver needs deliverer, which
+// may be nil.
+func New(box Box, deliverer store.Deliverer, now func() postdate.Time, log *slog.Logger) *Publisher {
+	return &Publisher{box: box, deliverer: deliverer, now: now, log: log, failed: rate.Sometimes{Interval: failedEvery},
 		gate: publisher.NewGate(), bells: map[name]*bell{}, turns: map[store.ConsumerName]*turn{}}
 }
 
@@ -78,34 +80,73 @@ func (p *Publisher) Check(channel postdate.Channel) error {
 // outcome is Unknown.
 func (p *Publisher) Publish(ctx context.Context, channel postdate.Channel,
 	batch []postdate.Delivery) []publisher.Result {
+	return p.within(ctx, channel, len(batch), func() []publisher.Result {
+		return p.publish(ctx, channel.Target(), batch)
+	})
+}
+
+// Deliver is Publish and the settlement of what is confirmed, one per message, in one atomic step for each.
+// Confirmed ones are Settled. A message that its settlement does not change, because it is settled or replaced, is
+// not appended, and counts as confirmed.
+func (p *Publisher) Deliver(ctx context.Context, channel postdate.Channel, batch []postdate.Delivery,
+	settlements []store.Settlement) []publisher.Result {
+	return p.within(ctx, channel, len(batch), func() []publisher.Result {
+		return p.deliver(ctx, channel.Target(), batch, settlements)
+	})
+}
+
+// within runs do for n messages, until it ends or ctx does: the store may hang on its disk, where ctx does not
+// reach it.
+func (p *Publisher) within(ctx context.Context, channel postdate.Channel, n int,
+	do func() []publisher.Result) []publisher.Result {
 	if err := p.Check(channel); err != nil {
-		return publisher.All(len(batch), publisher.Result{Outcome: publisher.Refused, Reason: err.Error(),
-			Permanent: true})
+		return publisher.All(n, publisher.Result{Outcome: publisher.Refused, Reason: err.Error(), Permanent: true})
 	}
-	if len(batch) == 0 {
+	if n == 0 {
 		return nil
 	}
 	if !p.gate.Enter() {
-		return publisher.All(len(batch), publisher.Result{Outcome: publisher.Down, Reason: "the inbox is closed"})
+		return publisher.All(n, publisher.Result{Outcome: publisher.Down, Reason: "the inbox is closed"})
 	}
 	if ctx.Err() != nil {
 		p.gate.Leave()
-		return publisher.All(len(batch), publisher.Result{Outcome: publisher.Down,
+		return publisher.All(n, publisher.Result{Outcome: publisher.Down,
 			Reason: "the node stopped waiting before the message was appended"})
 	}
-	// The store may hang on its disk, where ctx does not reach it.
 	answer := make(chan []publisher.Result, 1)
 	go func() {
 		defer p.gate.Leave()
-		answer <- p.publish(ctx, channel.Target(), batch)
+		answer <- do()
 	}()
 	select {
 	case results := <-answer:
 		return results
 	case <-ctx.Done():
-		return publisher.All(len(batch), publisher.Result{Outcome: publisher.Unknown,
+		return publisher.All(n, publisher.Result{Outcome: publisher.Unknown,
 			Reason: "the store did not answer in time"})
 	}
+}
+
+// deliver appends the messages and settles them.
+func (p *Publisher) deliver(ctx context.Context, inbox string, batch []postdate.Delivery,
+	settlements []store.Settlement) []publisher.Result {
+	at := p.now()
+	deliveries := make([]store.InboxDelivery, len(batch))
+	for i := range batch {
+		deliveries[i] = store.InboxDelivery{Message: inboxMessage(inbox, &batch[i], at), Settlement: settlements[i]}
+	}
+	results := make([]publisher.Result, len(batch))
+	var rung name
+	for i, err := range p.deliverer.Deliver(ctx, deliveries) {
+		results[i] = resultOf(err)
+		results[i].Settled = err == nil
+		if n := (name{batch[i].Message.Tenant, inbox}); n != rung && mayBeThere(results[i]) {
+			p.ring(n)
+			rung = n
+		}
+		p.warn(results[i], err)
+	}
+	return results
 }
 
 // publish appends the messages of each tenant in one write.
@@ -149,13 +190,23 @@ func (p *Publisher) append(ctx context.Context, messages []store.InboxMessage) [
 		}
 		return results
 	}
-	if r.Outcome != publisher.Refused && r.Outcome != publisher.Down {
+	if mayBeThere(r) {
 		p.ring(name{messages[0].Tenant, messages[0].Inbox})
 	}
+	p.warn(r, err)
+	return publisher.All(len(messages), r)
+}
+
+// mayBeThere reports whether a message may be in its inbox.
+func mayBeThere(r publisher.Result) bool {
+	return r.Outcome == publisher.Confirmed || r.Outcome == publisher.Unknown
+}
+
+// warn logs that the store fails.
+func (p *Publisher) warn(r publisher.Result, err error) {
 	if r.Outcome == publisher.Down || r.Outcome == publisher.Unknown {
 		p.failed.Do(func() { p.log.Warn("the store fails to append to an inbox; trying again", "error", err) })
 	}
-	return publisher.All(len(messages), r)
 }
 
 // resultOf turns an append's error into a result. The outcome is unknown unless the error says

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/postdate/postdate"
@@ -87,7 +88,7 @@ func TestConformance(t *testing.T) {
 	b, n := &box{}, 0
 	publishertest.Run(t, publishertest.Harness{
 		Timeout: 10 * time.Second,
-		New:     func(*testing.T) publisher.Publisher { return inbox.New(b, now, slog.New(slog.DiscardHandler)) },
+		New:     func(*testing.T) publisher.Publisher { return inbox.New(b, nil, now, slog.New(slog.DiscardHandler)) },
 		Channel: func(*testing.T) postdate.Channel { n++; return postdate.Channel(fmt.Sprint("inbox:n", n)) },
 		Consume: func(_ *testing.T, channel postdate.Channel, _ int) []publishertest.Consumed {
 			b.mu.Lock()
@@ -146,7 +147,7 @@ func TestErrorsAndOutcomes(t *testing.T) {
 		{postdate.E(postdate.KindInternal, "damaged"), publisher.Unknown},
 		{errors.New("anything"), publisher.Unknown},
 	} {
-		p := inbox.New(&box{fail: c.err}, now, slog.New(slog.DiscardHandler))
+		p := inbox.New(&box{fail: c.err}, nil, now, slog.New(slog.DiscardHandler))
 		for _, r := range p.Publish(context.Background(), "inbox:x", []postdate.Delivery{delivery("a"), delivery("b")}) {
 			if r.Outcome != c.want || r.Reason == "" || (r.Reason == c.err.Error()) != (c.want == publisher.Refused) {
 				t.Errorf("%v: %v %q, want %v", c.err, r.Outcome, r.Reason, c.want)
@@ -159,19 +160,111 @@ func TestErrorsAndOutcomes(t *testing.T) {
 func TestTheStoresErrorsAreLogged(t *testing.T) {
 	var log bytes.Buffer
 	fail := postdate.E(postdate.KindUnavailable, "append: server selection error: 10.0.0.5:27017")
-	p := inbox.New(&box{fail: fail}, now, slog.New(slog.NewTextHandler(&log, nil)))
+	p := inbox.New(&box{fail: fail}, nil, now, slog.New(slog.NewTextHandler(&log, nil)))
 	for range 3 {
 		p.Publish(context.Background(), "inbox:x", []postdate.Delivery{delivery("a"), delivery("b")})
 	}
 	if text := log.String(); strings.Count(text, "10.0.0.5:27017") != 1 {
 		t.Errorf("the log does not say once what is wrong: %q", text)
 	}
+	log.Reset()
+	w := &whole{box: &box{}, errs: map[string]error{"a": fail, "b": fail}}
+	p = inbox.New(w, w, now, slog.New(slog.NewTextHandler(&log, nil)))
+	p.Deliver(context.Background(), "inbox:x", []postdate.Delivery{delivery("a"), delivery("b")}, make([]store.Settlement, 2))
+	if text := log.String(); strings.Count(text, "10.0.0.5:27017") != 1 {
+		t.Errorf("the log does not say once why nothing is delivered: %q", text)
+	}
+}
+
+// whole is a store.Deliverer that answers each delivery with the error of its schedule id.
+type whole struct {
+	*box
+	errs map[string]error
+	got  []store.InboxDelivery
+}
+
+func (w *whole) Deliver(_ context.Context, deliveries []store.InboxDelivery) []error {
+	if w.hang != nil {
+		<-w.hang
+	}
+	w.got = append(w.got, deliveries...)
+	var errs []error
+	for _, d := range deliveries {
+		errs = append(errs, w.errs[d.Message.ScheduleID])
+	}
+	return errs
+}
+
+// Each delivery has the outcome that its own error says, and is settled only if it has none.
+func TestDeliver(t *testing.T) {
+	w := &whole{box: &box{}, errs: map[string]error{
+		"full": postdate.E(postdate.KindFull, "no room at 10.0.0.5"), "lost": postdate.E(postdate.KindUnknown, "no answer of 10.0.0.5"),
+		"unread": postdate.E(postdate.KindInternal, "a damaged block"), "bad": postdate.E(postdate.KindInvalid, "content type"),
+	}}
+	p := inbox.New(w, w, now, slog.New(slog.DiscardHandler))
+	ids := []string{"a", "full", "lost", "b", "unread", "bad"}
+	var batch []postdate.Delivery
+	var settlements []store.Settlement
+	for i, id := range ids {
+		batch = append(batch, delivery(id))
+		settlements = append(settlements, store.Settlement{Key: batch[i].Message.Key, Version: uint64(i)})
+	}
+	results := p.Deliver(context.Background(), "inbox:x", batch, settlements)
+	want := []publisher.Outcome{publisher.Confirmed, publisher.Down, publisher.Unknown, publisher.Confirmed, publisher.Unknown, publisher.Refused}
+	for i, r := range results {
+		if r.Outcome != want[i] || r.Settled != (want[i] == publisher.Confirmed) || strings.Contains(r.Reason, "10.0.0.5") {
+			t.Errorf("%s: %+v, want %v", ids[i], r, want[i])
+		}
+		if d := w.got[i]; d.Message.ScheduleID != ids[i] || d.Message.Inbox != "x" || d.Message.DeliveredAt != now() || d.Settlement.Version != uint64(i) {
+			t.Errorf("%s is delivered as %+v", ids[i], d)
+		}
+	}
+	if r := p.Deliver(context.Background(), "inbox:no spaces", batch[:1], settlements[:1])[0]; r.Outcome != publisher.Refused || !r.Permanent {
+		t.Errorf("to a bad name: %+v", r)
+	}
+}
+
+// A reader is woken by what may be there, and Close waits for a delivery.
+func TestDeliverWakesAndHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // the clock stands still unless all wait, as for the next poll
+		b := &box{reads: make(chan struct{}, 1000)}
+		w := &whole{box: b, errs: map[string]error{"lost": postdate.E(postdate.KindUnknown, "no answer")}}
+		p := inbox.New(w, w, now, slog.New(slog.DiscardHandler))
+		for i, id := range []string{"a", "lost"} {
+			began := time.Now()
+			got := read(context.Background(), p, strconv.Itoa(i), time.Minute)
+			<-b.reads // it has found nothing
+			b.set(func() { b.messages = append(b.messages, store.InboxMessage{Tenant: "t", Inbox: "x", ScheduleID: id}) })
+			p.Deliver(context.Background(), "inbox:x", []postdate.Delivery{delivery(id)}, make([]store.Settlement, 1))
+			if pg := <-got; pg.err != nil || fmt.Sprint(pg.ids) != "["+id+"]" {
+				t.Errorf("read %+v, want %s", pg, id)
+			}
+			if !time.Now().Equal(began) {
+				t.Errorf("%s is found by a poll: nobody rang", id)
+			}
+		}
+	})
+	w := &whole{box: &box{}}
+	p := inbox.New(w, w, now, slog.New(slog.DiscardHandler))
+	w.hang = make(chan struct{})
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
+	defer cancel()
+	if r := p.Deliver(ctx, "inbox:x", []postdate.Delivery{delivery("a")}, make([]store.Settlement, 1))[0]; r.Outcome != publisher.Unknown || r.Settled {
+		t.Errorf("%+v", r)
+	}
+	if err := p.Close(ctx); postdate.KindOf(err) != postdate.KindUnknown {
+		t.Errorf("close while a delivery hangs: %v", err)
+	}
+	close(w.hang)
+	if err := p.Close(context.Background()); err != nil {
+		t.Errorf("close: %v", err)
+	}
 }
 
 // A store that hangs holds up no call beyond the end of ctx, and Close waits for it.
 func TestStoreHangs(t *testing.T) {
 	b := &box{hang: make(chan struct{})}
-	p := inbox.New(b, now, slog.New(slog.DiscardHandler))
+	p := inbox.New(b, nil, now, slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
 	defer cancel()
 	if r := p.Publish(ctx, "inbox:x", []postdate.Delivery{delivery("a")})[0]; r.Outcome != publisher.Unknown {
@@ -208,7 +301,7 @@ func read(ctx context.Context, p *inbox.Publisher, after string, wait time.Durat
 
 func TestReadWakesForItsOwnInboxOnly(t *testing.T) {
 	b := &box{reads: make(chan struct{}, 1000)}
-	p := inbox.New(b, now, slog.New(slog.DiscardHandler))
+	p := inbox.New(b, nil, now, slog.New(slog.DiscardHandler))
 	got := read(context.Background(), p, "", time.Minute)
 	<-b.reads // it has found nothing
 	p.Publish(context.Background(), "inbox:other", []postdate.Delivery{delivery("no")})
@@ -221,7 +314,7 @@ func TestReadWakesForItsOwnInboxOnly(t *testing.T) {
 // What another node appends rings no bell here, and is found all the same.
 func TestReadFindsWhatAnotherNodeAppended(t *testing.T) {
 	b := &box{reads: make(chan struct{}, 1000)}
-	p, other := inbox.New(b, now, slog.New(slog.DiscardHandler)), inbox.New(b, now, slog.New(slog.DiscardHandler))
+	p, other := inbox.New(b, nil, now, slog.New(slog.DiscardHandler)), inbox.New(b, nil, now, slog.New(slog.DiscardHandler))
 	got := read(context.Background(), p, "", time.Minute)
 	<-b.reads
 	other.Publish(context.Background(), "inbox:x", []postdate.Delivery{delivery("a")})
@@ -231,7 +324,7 @@ func TestReadFindsWhatAnotherNodeAppended(t *testing.T) {
 }
 
 func TestReadEndsEmpty(t *testing.T) {
-	p := inbox.New(&box{}, now, slog.New(slog.DiscardHandler))
+	p := inbox.New(&box{}, nil, now, slog.New(slog.DiscardHandler))
 	if pg := <-read(context.Background(), p, "0", 10*time.Millisecond); pg.err != nil || pg.next != "0" || pg.ids != nil {
 		t.Errorf("wait over: %+v", pg)
 	}
@@ -260,7 +353,7 @@ func TestReadEndsEmpty(t *testing.T) {
 // bell, not only at the next poll.
 func TestNoWakeUpIsLost(t *testing.T) {
 	b := &box{}
-	p := inbox.New(b, now, slog.New(slog.DiscardHandler))
+	p := inbox.New(b, nil, now, slog.New(slog.DiscardHandler))
 	const n = 2000
 	go func() {
 		for i := range n {
