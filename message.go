@@ -218,7 +218,7 @@ func (s State) Withdrawn() bool { return s.Status == Cancelled && !s.PossibleDup
 // delay in the client's own words: a repeated request with the same delay is the
 // same request, although its delay ends later.
 func DigestOf(m *Message, when string) Digest {
-	var b []byte
+	b := make([]byte, 0, 512+len(m.Payload))
 	text := func(s string) {
 		b = binary.AppendUvarint(b, uint64(len(s)))
 		b = append(b, s...)

@@ -133,3 +133,13 @@ func FuzzParseTime(f *testing.F) {
 		}
 	})
 }
+
+// TestTimeText compares the form on the wire with the library's own way to write it.
+func TestTimeText(t *testing.T) {
+	for _, at := range []postdate.Time{-62_135_596_800_000, -1, 0, 1, 7, 90, 999, 1_000, 1_801_483_200_250,
+		postdate.EarliestTime, postdate.LatestTime, postdate.Far} {
+		if got, want := at.String(), at.Std().Format("2006-01-02T15:04:05.000Z"); got != want {
+			t.Errorf("%d is %s, not %s", at, got, want)
+		}
+	}
+}

@@ -29,12 +29,14 @@ func (s *Server) postMessage(ctx *fasthttp.RequestCtx) *Problem {
 	if key != "" && body.ScheduleID == nil {
 		body.ScheduleID = idOfKey(key, 0)
 	}
-	m := postdate.Message{Traceparent: checkTraceparent(ctx.Request.Header.Peek("traceparent"))}
+	messages := make([]postdate.Message, 1)
+	m := &messages[0]
+	m.Traceparent = checkTraceparent(ctx.Request.Header.Peek("traceparent"))
 	c := s.checker(ctx)
-	p, expiring := c.named(&body, s.tenantOf(ctx), s.config.Buckets, &m)
+	p, expiring := c.named(&body, s.tenantOf(ctx), s.config.Buckets, m)
 	storeCtx, cancel := s.storeContext()
 	defer cancel()
-	first, repeated := s.replayed(storeCtx, &m, expiring)
+	first, repeated := s.replayed(storeCtx, m, expiring)
 	if p != nil && !repeated {
 		return p
 	}
@@ -46,11 +48,11 @@ func (s *Server) postMessage(ctx *fasthttp.RequestCtx) *Problem {
 	if repeated {
 		return first.write(ctx, fasthttp.StatusOK)
 	}
-	result := s.config.Messages.Insert(storeCtx, []postdate.Message{m})[0]
+	result := s.config.Messages.Insert(storeCtx, messages)[0]
 	if result.Err != nil {
 		return s.failed(ctx, "insert", result.Err, m.ScheduleID)
 	}
-	return s.noteInsert(storeCtx, &m, result).write(ctx, statusOf(result))
+	return s.noteInsert(storeCtx, m, result).write(ctx, statusOf(result))
 }
 
 // postedBody returns the body of a request that schedules messages, and its Idempotency-Key ("": it has none).

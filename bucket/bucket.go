@@ -19,8 +19,8 @@ import (
 //
 // The occurrences of a series are in its bucket, and what failed messages left is in theirs.
 func Of(tenant, scheduleID string, n int) int {
-	var space [postdate.TenantBytesMax + 1 + postdate.ScheduleIDBytesMax]byte
-	b := append(space[:0], tenant...)
+	b := make([]byte, 0, len(tenant)+1+len(scheduleID))
+	b = append(b, tenant...)
 	b = append(b, 0)
 	b = append(b, postdate.Key{ScheduleID: scheduleID}.ClientID()...)
 	return int(murmur3.Sum64(b) % uint64(n))

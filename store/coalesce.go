@@ -150,10 +150,10 @@ func (g *gathering[T, R]) withdraw(call *gathered[T, R]) bool {
 
 // drain makes calls until nothing waits.
 func (g *gathering[T, R]) drain() {
-	for calls := g.next(); calls != nil; calls = g.next() {
+	for calls, n := g.next(); calls != nil; calls, n = g.next() {
 		items := calls[0].items
 		if len(calls) > 1 {
-			items = nil
+			items = make([]T, 0, n)
 			for _, c := range calls {
 				items = append(items, c.items...)
 			}
@@ -168,19 +168,19 @@ func (g *gathering[T, R]) drain() {
 
 // next takes what waits: up to coalescedMax items, but at least one call. If nothing waits it
 // returns nil, and this drain counts as ended.
-func (g *gathering[T, R]) next() []*gathered[T, R] {
+func (g *gathering[T, R]) next() (calls []*gathered[T, R], items int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	n, items := 0, 0
+	n := 0
 	for n < len(g.waiting) && (n == 0 || items+len(g.waiting[n].items) <= coalescedMax) {
 		items += len(g.waiting[n].items)
 		n++
 	}
 	if n == 0 {
 		g.running--
-		return nil
+		return nil, 0
 	}
-	calls := g.waiting[:n:n]
+	calls = g.waiting[:n:n]
 	g.waiting = append(g.waiting[:0:0], g.waiting[n:]...)
-	return calls
+	return calls, items
 }
