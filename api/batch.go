@@ -51,8 +51,7 @@ func (s *Server) postBatch(ctx *fasthttp.RequestCtx) *Problem {
 	if p != nil {
 		return p
 	}
-	storeCtx, cancel := s.storeContext()
-	defer cancel()
+	storeCtx := s.calls.begin()
 	t := &batch{
 		checker: s.checker(ctx), tenant: s.tenantOf(ctx), buckets: s.config.Buckets, key: key,
 		traceparent: checkTraceparent(ctx.Request.Header.Peek("traceparent")),

@@ -20,8 +20,7 @@ func (s *Server) deleteMessage(ctx *fasthttp.RequestCtx) *Problem {
 		"If-None-Match"); p != nil {
 		return p
 	}
-	storeCtx, cancel := s.storeContext()
-	defer cancel()
+	storeCtx := s.calls.begin()
 	result := Cancel(storeCtx, s.config.Messages, []postdate.Key{key}, s.config.Now())[0]
 	if p := s.cancelled(ctx, key, result); p != nil {
 		return p
@@ -179,8 +178,7 @@ func (s *Server) eachID(ctx *fasthttp.RequestCtx, kind store.JobKind, status pos
 		keys = append(keys, bucket.KeyOf(tenant, id, s.config.Buckets))
 	}
 	if len(keys) > 0 {
-		storeCtx, cancel := s.storeContext()
-		defer cancel()
+		storeCtx := s.calls.begin()
 		for i, p := range do(ctx, storeCtx, keys) {
 			problems[places[i]] = p
 		}

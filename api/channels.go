@@ -69,8 +69,7 @@ func (s *Server) getChannels(ctx *fasthttp.RequestCtx) *Problem {
 			return parameterProblem("cursor", err)
 		}
 	}
-	storeCtx, cancel := s.storeContext()
-	defer cancel()
+	storeCtx := s.calls.begin()
 	all, err := s.config.Channels.List(storeCtx, tenant)
 	if err != nil {
 		return s.failed(ctx, "list channels", err, "")
@@ -108,8 +107,7 @@ func (s *Server) patchChannel(ctx *fasthttp.RequestCtx) *Problem {
 	if p != nil {
 		return p
 	}
-	storeCtx, cancel := s.storeContext()
-	defer cancel()
+	storeCtx := s.calls.begin()
 	set, err := s.config.Channels.Change(storeCtx, postdate.RouteOf(s.tenantOf(ctx), channel), body.apply)
 	if err != nil {
 		return s.failed(ctx, "change a channel", err, "")

@@ -130,8 +130,7 @@ func (s *Server) postAck(ctx *fasthttp.RequestCtx) *Problem {
 		places, receipts = append(places, i), append(receipts, receipt)
 	}
 	if len(receipts) > 0 {
-		storeCtx, cancel := s.storeContext()
-		defer cancel()
+		storeCtx := s.calls.begin()
 		errs, err := s.config.Inbox.Acknowledge(storeCtx, name, receipts)
 		if err != nil {
 			return consumerProblem(s.failed(ctx, "acknowledge", err, ""), "; repeating the request is safe, and tells")

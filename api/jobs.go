@@ -82,8 +82,7 @@ func (s *Server) startJob(ctx *fasthttp.RequestCtx, kind store.JobKind, body *fi
 	id := uuid.Must(uuid.NewV7()).String()
 	job := store.Job{Key: bucket.KeyOf(s.tenantOf(ctx), id, s.config.Buckets), Kind: kind, Filter: filter,
 		CreatedAt: s.config.Now()}
-	storeCtx, cancel := s.storeContext()
-	defer cancel()
+	storeCtx := s.calls.begin()
 	if err := s.config.Jobs.CreateJob(storeCtx, job); err != nil {
 		p := s.failed(ctx, "start a job", err, "")
 		if p.Type == UnknownOutcome || p.Type == Internal {
@@ -113,8 +112,7 @@ func (s *Server) getJob(ctx *fasthttp.RequestCtx) *Problem {
 	if p != nil {
 		return p
 	}
-	storeCtx, cancel := s.storeContext()
-	defer cancel()
+	storeCtx := s.calls.begin()
 	job, err := s.config.Jobs.Job(storeCtx, key)
 	switch {
 	case err != nil && postdate.KindOf(err) == postdate.KindNotFound:

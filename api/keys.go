@@ -41,8 +41,7 @@ func (s *Server) getKeys(ctx *fasthttp.RequestCtx) *Problem {
 	if s.config.Keys == nil {
 		return keysOff()
 	}
-	storeCtx, cancel := s.storeContext()
-	defer cancel()
+	storeCtx := s.calls.begin()
 	all, err := s.config.Keys.List(storeCtx)
 	if err != nil {
 		return s.keyFailed(ctx, "list keys", "", err, "nothing was changed: repeat the request")
@@ -72,8 +71,7 @@ func (s *Server) postKey(ctx *fasthttp.RequestCtx) *Problem {
 	if s.config.Keys == nil {
 		return keysOff()
 	}
-	storeCtx, cancel := s.storeContext()
-	defer cancel()
+	storeCtx := s.calls.begin()
 	key, text, err := s.config.Keys.Create(storeCtx, wish)
 	if err != nil {
 		return s.keyFailed(ctx, "make a key", key.ID, err, "key "+key.ID+" may be there, and nobody can have its "+
@@ -100,8 +98,7 @@ func (s *Server) deleteKey(ctx *fasthttp.RequestCtx) *Problem {
 		return parameterProblem("id", invalid("the operator's key cannot be revoked: "+
 			"restart the nodes with another --admin-key"))
 	}
-	storeCtx, cancel := s.storeContext()
-	defer cancel()
+	storeCtx := s.calls.begin()
 	if err := s.config.Keys.Revoke(storeCtx, id); err != nil {
 		return s.keyFailed(ctx, "revoke a key", id, err, "the key may be revoked or not. "+
 			"Repeat the request; 404 means that it is")

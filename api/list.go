@@ -20,8 +20,7 @@ func (s *Server) listMessages(ctx *fasthttp.RequestCtx) *Problem {
 	if p != nil {
 		return p
 	}
-	storeCtx, cancel := s.storeContext()
-	defer cancel()
+	storeCtx := s.calls.begin()
 	page, err := s.config.Messages.List(storeCtx, q)
 	if err != nil {
 		return s.failed(ctx, "list", err, "")

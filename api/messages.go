@@ -34,8 +34,7 @@ func (s *Server) postMessage(ctx *fasthttp.RequestCtx) *Problem {
 	m.Traceparent = checkTraceparent(ctx.Request.Header.Peek("traceparent"))
 	c := s.checker(ctx)
 	p, expiring := c.named(&body, s.tenantOf(ctx), s.config.Buckets, m)
-	storeCtx, cancel := s.storeContext()
-	defer cancel()
+	storeCtx := s.calls.begin()
 	first, repeated := s.replayed(storeCtx, m, expiring)
 	if p != nil && !repeated {
 		return p
@@ -125,8 +124,7 @@ func (s *Server) getMessage(ctx *fasthttp.RequestCtx) *Problem {
 	if p != nil {
 		return p
 	}
-	storeCtx, cancel := s.storeContext()
-	defer cancel()
+	storeCtx := s.calls.begin()
 	r, err := s.config.Messages.Get(storeCtx, key)
 	if err != nil {
 		return s.failed(ctx, "get", err, key.ScheduleID)
@@ -158,8 +156,7 @@ func (s *Server) putMessage(ctx *fasthttp.RequestCtx) *Problem {
 	m := postdate.Message{Key: key, Traceparent: checkTraceparent(ctx.Request.Header.Peek("traceparent"))}
 	c := s.checker(ctx)
 	p, expiring := c.message(&body, &m)
-	storeCtx, cancel := s.storeContext()
-	defer cancel()
+	storeCtx := s.calls.begin()
 	// A delay counts from this request, also if it came before; with If-Match it comes again for want of an answer.
 	moves := body.Delay != nil && !hasHeader(ctx, "If-Match")
 	repeatable := !moves && !creates(ctx)

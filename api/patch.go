@@ -47,8 +47,7 @@ func (s *Server) patchMessage(ctx *fasthttp.RequestCtx) *Problem {
 	if p != nil {
 		return p
 	}
-	storeCtx, cancel := s.storeContext()
-	defer cancel()
+	storeCtx := s.calls.begin()
 	rounds, tries, until := 0, 0, time.Now().Add(inFlightWait)
 	for {
 		answer, err := s.patchOnce(ctx, storeCtx, key, &body, rule)
@@ -336,8 +335,7 @@ func (s *Server) postTrigger(ctx *fasthttp.RequestCtx) *Problem {
 	if p != nil {
 		return p
 	}
-	storeCtx, cancel := s.storeContext()
-	defer cancel()
+	storeCtx := s.calls.begin()
 	for range replaceRoundsMax {
 		answer, err := s.triggerOnce(ctx, storeCtx, key)
 		if err == nil {

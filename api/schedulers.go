@@ -24,8 +24,7 @@ func (s *Server) postTask(ctx *fasthttp.RequestCtx) *Problem {
 		return p
 	}
 	t.Message.Traceparent = checkTraceparent(ctx.Request.Header.Peek("traceparent"))
-	storeCtx, cancel := s.storeContext()
-	defer cancel()
+	storeCtx := s.calls.begin()
 	rounds, pause, until := 0, inFlightLook, time.Now().Add(inFlightWait)
 	var late error // of a DELETE that has ended the task: why it waits
 	for {
@@ -118,8 +117,7 @@ func (s *Server) getTasks(ctx *fasthttp.RequestCtx) *Problem {
 			return parameterProblem("cursor", err)
 		}
 	}
-	storeCtx, cancel := s.storeContext()
-	defer cancel()
+	storeCtx := s.calls.begin()
 	tasks := taskList{unit: unit, b: append(begin(ctx), '[')}
 	if args.Has("name") {
 		id := taskID(string(args.Peek("name")))

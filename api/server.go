@@ -40,6 +40,7 @@ type Server struct {
 	conns    *conns
 	bodies   budget
 	audit    *audit
+	calls    bounded // of the store
 }
 
 // New makes a server. It fails if the Config is not valid.
@@ -51,6 +52,7 @@ func New(config Config) (*Server, error) {
 	audit := newAudit(config.Log)
 	s := &Server{config: config, metrics: newMetrics(config.Registry), audit: audit,
 		conns: newConns(config.ConnectionsMax, config.TLS, audit)}
+	s.calls.most = config.StoreTimeout
 	s.bodies.give(config.BodiesBytesMax)
 	s.bodies.half = config.BodiesBytesMax / 2
 	s.polls, s.endPolls = context.WithCancel(context.Background())
@@ -244,10 +246,30 @@ func (s *Server) brokenRequest(ctx *fasthttp.RequestCtx, err error) {
 	s.metrics.observe(noRoute, "none", p.HTTPStatus(), 0)
 }
 
-// storeContext bounds one call of the store. It does not end with the client's
-// connection: a write that has begun is completed.
-func (s *Server) storeContext() (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.Background(), s.config.StoreTimeout)
+// sharedParts is into how many parts a bound is divided: calls that begin in the same part end together.
+const sharedParts = 16
+
+// bounded bounds calls of the store by time. A context and a timer for each call cost more than all its checks.
+type bounded struct {
+	most time.Duration // how long a call may take; each may take at least 15/16 of that
+
+	mu    sync.Mutex
+	ctx   context.Context // of the calls that begin before until
+	until time.Time
+	end   context.CancelFunc // of ctx, kept for go vet. Nobody calls it: the timer ends ctx
+}
+
+// begin returns the context of a call that begins now. It does not end with the client's connection: a write that has
+// begun is completed.
+func (b *bounded) begin() context.Context {
+	now := time.Now()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !now.Before(b.until) {
+		b.until = now.Add(b.most / sharedParts)
+		b.ctx, b.end = context.WithDeadline(context.Background(), now.Add(b.most))
+	}
+	return b.ctx
 }
 
 // failed turns an error of the store into a Problem, and logs it if an operator has to

@@ -69,8 +69,7 @@ func (s *Server) getTenants(ctx *fasthttp.RequestCtx) *Problem {
 	if p := noQuery(ctx); p != nil {
 		return p
 	}
-	storeCtx, cancel := s.storeContext()
-	defer cancel()
+	storeCtx := s.calls.begin()
 	var withKeys []string
 	if s.config.Keys != nil {
 		keys, err := s.config.Keys.List(storeCtx)
@@ -114,8 +113,7 @@ func (s *Server) patchTenant(ctx *fasthttp.RequestCtx) *Problem {
 	if p := body.check(); p != nil {
 		return p
 	}
-	storeCtx, cancel := s.storeContext()
-	defer cancel()
+	storeCtx := s.calls.begin()
 	t, err := s.config.Tenants.ChangeTenant(storeCtx, name, body.apply)
 	if err != nil {
 		return s.failed(ctx, "change a tenant", err, "")
