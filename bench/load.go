@@ -69,14 +69,14 @@ func (r *run) inBatches(rec *recorder, due time.Time) (l load, err error) {
 		return l, errNoBatch
 	}
 	n := len(rec.due)
-	batches := (n + batchItems - 1) / batchItems
+	batches := (n + r.perBatch - 1) / r.perBatch
 	l.calls = make([]time.Duration, batches)
 	begun := time.Now()
 	err = inParallel(r.ctx, batchCallers, batches, func(ctx context.Context, batch int) error {
 		ctx, cancel := context.WithTimeout(ctx, callTimeout)
 		defer cancel()
 		var items []item
-		from, to := batch*batchItems, min(n, (batch+1)*batchItems)
+		from, to := batch*r.perBatch, min(n, (batch+1)*r.perBatch)
 		for i := from; i < to; i++ {
 			items = append(items, rec.message(i, due))
 		}

@@ -2,10 +2,11 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"math"
-	"math/rand/v2"
+
 	"slices"
 	"strconv"
 	"sync/atomic"
@@ -14,27 +15,30 @@ import (
 
 const payloadBytes = 256
 
-// padding is random, so that a peer that compresses does not gain by it.
+// padding is random, so that a peer that compresses does not gain by it. It is long, so that
+// payloads of one block on the disk have hardly anything in common.
 var padding = func() []byte {
 	const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
-	b := make([]byte, 64<<10)
+	b := make([]byte, 8<<20)
+	_, _ = rand.Read(b) // never fails
 	for i := range b {
-		b[i] = letters[rand.IntN(len(letters))]
+		b[i] = letters[int(b[i])%len(letters)]
 	}
 	return b
 }()
 
-// payload is the id in 20 digits, with padding.
-func payload(id uint64) []byte {
-	b := fmt.Appendf(make([]byte, 0, payloadBytes), "%020d", id)
-	from := int(id * 97 % uint64(len(padding)-payloadBytes))
-	return append(b, padding[from:from+payloadBytes-len(b)]...)
+// payload is the id in 20 digits, with padding from a place that neighbours do not share.
+func payload(id uint64, size int) []byte {
+	b := fmt.Appendf(make([]byte, 0, size), "%020d", id)
+	from := int(id * 0x9E3779B97F4A7C15 >> 8 % uint64(len(padding)-size))
+	return append(b, padding[from:from+size-len(b)]...)
 }
 
 // recorder notes when each of n messages was due, whether it was acknowledged, and when it
 // arrived. All times are those of the machine's clock, by which the servers go too.
 type recorder struct {
 	from    uint64 // message i has the id from+i
+	size    int    // of a payload
 	due     []time.Time
 	acked   []atomic.Bool
 	count   []atomic.Int32
@@ -43,8 +47,8 @@ type recorder struct {
 	unknown atomic.Int64   // deliveries of something else
 }
 
-func newRecorder(from uint64, n int) *recorder {
-	return &recorder{from: from, due: make([]time.Time, n), acked: make([]atomic.Bool, n),
+func newRecorder(from uint64, n, size int) *recorder {
+	return &recorder{from: from, size: size, due: make([]time.Time, n), acked: make([]atomic.Bool, n),
 		count: make([]atomic.Int32, n), first: make([]atomic.Int64, n)}
 }
 
@@ -52,18 +56,18 @@ func newRecorder(from uint64, n int) *recorder {
 func (r *recorder) message(i int, due time.Time) item {
 	r.due[i] = due
 	id := r.from + uint64(i)
-	return item{id, due, payload(id)}
+	return item{id, due, payload(id, r.size)}
 }
 
 // deliver notes a delivery.
 func (r *recorder) deliver(payload []byte) {
 	now := time.Now().UnixNano()
 	id, err := uint64(0), error(nil)
-	if len(payload) == payloadBytes {
+	if len(payload) == r.size {
 		id, err = strconv.ParseUint(string(payload[:20]), 10, 64)
 	}
 	i := id - r.from // very large if the id is smaller
-	if len(payload) != payloadBytes || err != nil || i >= uint64(len(r.due)) {
+	if len(payload) != r.size || err != nil || i >= uint64(len(r.due)) {
 		r.unknown.Add(1)
 		return
 	}

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bytes"
+	"compress/flate"
 	"strings"
 	"testing"
 	"time"
@@ -34,7 +36,7 @@ func TestQuantilesAreOfTheNearestRank(t *testing.T) {
 
 // scheduled returns a recorder of three messages that are acknowledged and were due a minute ago.
 func scheduled() *recorder {
-	r := newRecorder(10, 3)
+	r := newRecorder(10, 3, payloadBytes)
 	for i := range r.due {
 		r.message(i, time.Now().Add(-time.Minute))
 		r.acked[i].Store(true)
@@ -81,7 +83,7 @@ func TestARunFailsIfItsDeliveriesAreWrong(t *testing.T) {
 
 func ids(of ...uint64) (payloads []string) {
 	for _, id := range of {
-		payloads = append(payloads, string(payload(id)))
+		payloads = append(payloads, string(payload(id, payloadBytes)))
 	}
 	return payloads
 }
@@ -102,5 +104,27 @@ func TestFiguresOfDeliveries(t *testing.T) {
 		if got := d.figures()[name]; got != want {
 			t.Errorf("%s is %v, not %v", name, got, want)
 		}
+	}
+}
+
+// A peer that compresses its blocks must not gain by payloads that have parts in common. Text of 64
+// letters alone can be compressed by a quarter.
+func TestPayloadsHaveNothingInCommon(t *testing.T) {
+	var small bytes.Buffer
+	w, err := flate.NewWriter(&small, flate.DefaultCompression)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const n, stride = 120, 64 // a block of 32 KiB, of one of 64 buckets
+	for id := range uint64(n) {
+		if _, err := w.Write(payload(id*stride, payloadBytes)[20:]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if share := float64(small.Len()) / (n * (payloadBytes - 20)); share < 0.73 {
+		t.Errorf("payloads can be compressed to %.0f %%: they repeat each other", 100*share)
 	}
 }

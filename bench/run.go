@@ -13,16 +13,18 @@ import (
 // run is one run of a workload on a server that was just started and is empty.
 type run struct {
 	options
-	ctx    context.Context
-	peer   peer
-	server *server
-	given  uint64 // ids
+	ctx      context.Context
+	peer     peer
+	server   *server
+	given    uint64 // ids
+	size     int    // of a payload
+	perBatch int    // messages of a batch
 }
 
 // messages returns a recorder of n new messages.
 func (r *run) messages(n int) *recorder {
 	r.given += uint64(n)
-	return newRecorder(r.given-uint64(n), n)
+	return newRecorder(r.given-uint64(n), n, r.size)
 }
 
 // runOnce starts the peer's server, runs one workload, and stops it.
@@ -38,7 +40,7 @@ func (b *bench) runOnce(ctx context.Context, p prepared, w workload) result {
 			return err
 		}
 		defer os.RemoveAll(dir)
-		one := run{options: b.options, ctx: ctx, peer: p.make()}
+		one := run{options: b.options, ctx: ctx, peer: p.make(), size: payloadBytes, perBatch: batchItems}
 		if one.server, err = b.newServer(p, one.peer, dir); err != nil {
 			return err
 		}
@@ -93,10 +95,10 @@ func clockWasSet(begun time.Time) error {
 
 // warmUp starts the consumers and waits until a first message has come through.
 func (r *run) warmUp(rec *recorder) error {
-	const id = 1 << 40 // above all others
+	id := 1<<40 + r.given // above all others
 	arrived := make(chan struct{}, 1)
 	err := r.peer.consume(r.ctx, func(b []byte) {
-		if string(b) != string(payload(id)) {
+		if string(b) != string(payload(id, r.size)) {
 			rec.deliver(b)
 			return
 		}
@@ -109,7 +111,7 @@ func (r *run) warmUp(rec *recorder) error {
 		return fmt.Errorf("cannot consume: %w", err)
 	}
 	due := time.Now().Add(time.Second)
-	if err := r.peer.schedule(r.ctx, item{id, due, payload(id)}); err != nil {
+	if err := r.peer.schedule(r.ctx, item{id, due, payload(id, r.size)}); err != nil {
 		return err
 	}
 	select {

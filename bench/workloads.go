@@ -84,7 +84,7 @@ func (r *run) burst() (figures, error) {
 	if err := r.warmUp(rec); err != nil {
 		return nil, err
 	}
-	trial := r.messages(max(r.n/20, batchCallers*batchItems))
+	trial := r.messages(max(r.n/20, batchCallers*r.perBatch))
 	l, err := r.quickly(trial, time.Now().Add(farOff))
 	if err != nil {
 		return nil, err
@@ -92,7 +92,8 @@ func (r *run) burst() (figures, error) {
 	each := l.took / time.Duration(len(trial.due))
 	// A whole second, because some peers count in seconds.
 	due := time.Now().Add(2*each*time.Duration(r.n) + 5*time.Second).Truncate(time.Second)
-	if _, err := r.quickly(rec, due); err != nil {
+	l, err = r.quickly(rec, due)
+	if err != nil {
 		return nil, err
 	}
 	if !time.Now().Before(due) {
@@ -103,6 +104,7 @@ func (r *run) burst() (figures, error) {
 	}
 	d := rec.sum()
 	f := d.figures()
+	f[schedulesPerS] = float64(r.n) / l.took.Seconds()
 	f[drainedPerS] = float64(d.arrived) / d.last.Sub(due).Seconds()
 	return f, d.check()
 }
