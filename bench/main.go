@@ -32,6 +32,12 @@ type options struct {
 }
 
 func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if len(os.Args) > 1 && commands[os.Args[1]] != nil {
+		fail(commands[os.Args[1]](ctx, os.Args[2:]))
+		return
+	}
 	var o options
 	flag.StringVar(&o.peers, "peer", "", "peers, separated by commas")
 	flag.StringVar(&o.workloads, "w", "", "workloads, separated by commas")
@@ -48,16 +54,25 @@ func main() {
 		printList(os.Stdout)
 		return
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := compare(ctx, o, os.Stdout, os.Stderr); err != nil {
+	fail(compare(ctx, o, os.Stdout, os.Stderr))
+}
+
+// commands are what else this program does, by the first argument.
+var commands = map[string]func(ctx context.Context, args []string) error{
+	"growth": growthCommand, "plot": plotCommand,
+}
+
+// fail ends the program with 1 if there is an error.
+func fail(err error) {
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
 }
 
 func printList(w io.Writer) {
-	fmt.Fprintln(w, "go run . -peer NAME,... -w NAME,... measures; -help lists all flags.\n\npeers:")
+	fmt.Fprintln(w, "go run . -peer NAME,... -w NAME,... measures; -help lists all flags.\n"+
+		"go run . growth or plot measures Postdate alone: see README.md.\n\npeers:")
 	for _, e := range entries {
 		fmt.Fprintf(w, "  %-16s synced %s; %s\n", e.name, e.synced, e.settings)
 	}

@@ -16,6 +16,8 @@ import (
 var postdateProgram = program{name: "postdate", variable: "POSTDATE_BIN", folder: "..", source: "./cmd/postdate",
 	versionArgs: []string{"version"}}
 
+const readyRequest = "GET /readyz HTTP/1.0\r\n\r\n"
+
 const postdateSettings = "embedded store; inbox, read by one long poll; "
 
 var postdateEntries = []entry{
@@ -35,7 +37,7 @@ type postdateClientPeer struct {
 func (p *postdateClientPeer) command(address, dir string) (command, error) {
 	return command{
 		args: []string{"serve", "--http", address, "--store", "pebble:" + filepath.Join(dir, "store")},
-		send: "GET /readyz HTTP/1.0\r\n\r\n", want: "200 OK",
+		send: readyRequest, want: "200 OK",
 	}, nil
 }
 
@@ -61,7 +63,12 @@ func (p *postdateClientPeer) scheduleAll(ctx context.Context, items []item) erro
 	for i, m := range items {
 		messages[i] = postdateMessage(m)
 	}
-	results, err := p.client.ScheduleAll(ctx, messages)
+	return scheduleMessages(ctx, p.client, messages)
+}
+
+// scheduleMessages schedules messages in one batch, of which all have to be taken.
+func scheduleMessages(ctx context.Context, c *client.Client, messages []client.Message) error {
+	results, err := c.ScheduleAll(ctx, messages)
 	if err != nil {
 		return err
 	}
@@ -77,22 +84,24 @@ func (p *postdateClientPeer) cancel(ctx context.Context, id uint64) error {
 	return p.client.Cancel(ctx, postdateID(id))
 }
 
-// consume follows the inbox. The cursor of the next read acknowledges a page.
 func (p *postdateClientPeer) consume(ctx context.Context, handle func([]byte)) error {
-	go func() {
-		for cursor := ""; ctx.Err() == nil; {
-			for page, err := range p.client.Follow(ctx, "due", cursor) {
-				cursor = page.NextCursor
-				if err != nil {
-					_ = sleep(ctx, 20*time.Millisecond) // the loop sees that ctx ended
-				}
-				for _, m := range page.Messages {
-					handle(m.Payload)
-				}
+	go follow(ctx, p.client, "due", handle)
+	return nil
+}
+
+// follow reads an inbox until ctx ends. The cursor of the next read acknowledges a page.
+func follow(ctx context.Context, c *client.Client, inbox string, handle func([]byte)) {
+	for cursor := ""; ctx.Err() == nil; {
+		for page, err := range c.Follow(ctx, inbox, cursor) {
+			cursor = page.NextCursor
+			if err != nil {
+				_ = sleep(ctx, 20*time.Millisecond) // the loop sees that ctx ended
+			}
+			for _, m := range page.Messages {
+				handle(m.Payload)
 			}
 		}
-	}()
-	return nil
+	}
 }
 
 func (p *postdateClientPeer) close() {
