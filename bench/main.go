@@ -59,7 +59,7 @@ func main() {
 
 // commands are what else this program does, by the first argument.
 var commands = map[string]func(ctx context.Context, args []string) error{
-	"growth": growthCommand, "plot": plotCommand,
+	"growth": growthCommand, "plot": plotCommand, "sizes": sizesCommand,
 }
 
 // fail ends the program with 1 if there is an error.
@@ -72,7 +72,7 @@ func fail(err error) {
 
 func printList(w io.Writer) {
 	fmt.Fprintln(w, "go run . -peer NAME,... -w NAME,... measures; -help lists all flags.\n"+
-		"go run . growth or plot measures Postdate alone: see README.md.\n\npeers:")
+		"go run . growth, plot or sizes measures Postdate alone: see README.md.\n\npeers:")
 	for _, e := range entries {
 		fmt.Fprintf(w, "  %-16s synced %s; %s\n", e.name, e.synced, e.settings)
 	}
