@@ -23,7 +23,7 @@ func TestThePicturesAreThoseOfTheResults(t *testing.T) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		t.Fatal(err)
 	}
-	all, err := readMeasured(bytes.NewReader(text)) // none: there may be no pictures
+	all, err := readMeasured(bytes.NewReader(text)) // without the file there have to be no pictures
 	if err != nil {
 		t.Fatal(err)
 	}

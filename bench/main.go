@@ -1,5 +1,6 @@
 // Command bench compares Postdate with other queues that delay messages, on one machine and under
-// the same load. README.md says what is compared, and how to read the figures.
+// the same load, and measures how the cost of Postdate grows. README.md says what is compared, and how
+// to read the figures.
 //
 // It is a module of its own, so that nobody who uses Postdate gets the other queues' clients.
 package main

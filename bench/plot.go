@@ -26,7 +26,7 @@ func plotCommand(_ context.Context, args []string) error {
 	}
 	file, err := os.Open(*from)
 	if err != nil {
-		return err
+		return fmt.Errorf("run growth first, or name the file of its results in -from: %w", err)
 	}
 	defer file.Close()
 	all, err := readMeasured(file)
