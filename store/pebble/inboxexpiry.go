@@ -66,11 +66,18 @@ func (s *Store) expireInbox(at bucket.Position, before postdate.Time, limit int)
 		return 0, err
 	}
 	defer s.leaveInbox(box)
-	box.mu.Lock()
-	defer box.mu.Unlock()
-	n, last, next, err := s.expiredIn(tenant, name, before, limit)
+	// Not under the box's lock: who delivers waits for that with buckets locked. Nobody else deletes, and what
+	// comes meanwhile comes behind.
+	n, last, next, err := s.expiredIn(tenant, name, 0, before, limit)
 	if err != nil {
 		return 0, err
+	}
+	box.mu.Lock()
+	defer box.mu.Unlock()
+	if next == postdate.Far {
+		if _, _, next, err = s.expiredIn(tenant, name, last+1, 0, 0); err != nil {
+			return 0, err
+		}
 	}
 	b := s.db.NewBatch()
 	defer b.Close()
@@ -91,13 +98,15 @@ func (s *Store) expireInbox(at bucket.Position, before postdate.Time, limit int)
 	return n, nil
 }
 
-// expiredIn counts the messages at the front of an inbox that are old enough. It also returns
+// expiredIn counts the messages of an inbox, from a number on, that are old enough. It also returns
 // the last one's number, and when the first one that stays was delivered: postdate.Far if none
 // stays. Messages are in the order of their delivery.
-func (s *Store) expiredIn(tenant, name string, before postdate.Time,
+func (s *Store) expiredIn(tenant, name string, from uint64, before postdate.Time,
 	limit int) (n int, last uint64, next postdate.Time, err error) {
 	prefix := inboxPrefix(nil, tenant, name)
-	iter, err := s.db.NewIter(&lsm.IterOptions{LowerBound: prefix, UpperBound: after(prefix)})
+	iter, err := s.db.NewIter(&lsm.IterOptions{
+		LowerBound: inboxKey(nil, tenant, name, from), UpperBound: after(prefix),
+	})
 	if err != nil {
 		return 0, 0, 0, err
 	}
