@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 
 	lsm "github.com/cockroachdb/pebble/v2"
 
@@ -15,19 +17,22 @@ import (
 
 // AppendInbox implements store.Inbox.
 func (s *Store) AppendInbox(_ context.Context, messages []store.InboxMessage) error {
-	// Each run of messages for one inbox is one write.
-	for from := 0; from < len(messages); {
-		to := from + 1
-		for to < len(messages) && messages[to].Inbox == messages[from].Inbox &&
-			messages[to].Tenant == messages[from].Tenant {
-			to++
-		}
+	for from, to := 0, 0; from < len(messages); from = to {
+		to = runEnd(from, len(messages), func(i int) *store.InboxMessage { return &messages[i] })
 		if err := s.appendRun(messages[from:to]); err != nil {
 			return err
 		}
-		from = to
 	}
 	return nil
+}
+
+// runEnd is where a run of messages for one inbox ends, of n of them: each run is one write.
+func runEnd(from, n int, message func(i int) *store.InboxMessage) int {
+	first, to := message(from), from+1
+	for to < n && message(to).Inbox == first.Inbox && message(to).Tenant == first.Tenant {
+		to++
+	}
+	return to
 }
 
 func (s *Store) appendRun(messages []store.InboxMessage) error {
@@ -48,14 +53,9 @@ func (s *Store) appendRun(messages []store.InboxMessage) error {
 // Deliver implements store.Deliverer.
 func (s *Store) Deliver(ctx context.Context, deliveries []store.InboxDelivery) []error {
 	errs := make([]error, len(deliveries))
-	for from := 0; from < len(deliveries); {
-		first, to := &deliveries[from].Message, from+1
-		for to < len(deliveries) && deliveries[to].Message.Inbox == first.Inbox &&
-			deliveries[to].Message.Tenant == first.Tenant {
-			to++
-		}
+	for from, to := 0, 0; from < len(deliveries); from = to {
+		to = runEnd(from, len(deliveries), func(i int) *store.InboxMessage { return &deliveries[i].Message })
 		s.deliverRun(ctx, deliveries[from:to], errs[from:to])
-		from = to
 	}
 	return errs
 }
@@ -169,13 +169,14 @@ func (s *Store) readCursor(cursor string) (uint64, error) {
 	if cursor == "" {
 		return 0, nil
 	}
-	var birth uint32
-	var number uint64
-	n, err := fmt.Sscanf(cursor, "%08x-%d", &birth, &number)
-	switch {
-	case n == 2 && err == nil && birth != s.birth:
+	name, rest, _ := strings.Cut(cursor, "-")
+	place, _, _ := strings.Cut(rest, "-") // one of MongoDB has two numbers
+	birth, err := strconv.ParseUint(name, 16, 32)
+	number, numberErr := strconv.ParseUint(place, 10, 64)
+	switch err = errors.Join(err, numberErr); {
+	case err == nil && uint32(birth) != s.birth:
 		return 0, store.ErrCursorForeign(cursor)
-	case n != 2 || err != nil || s.cursor(number) != cursor:
+	case err != nil || s.cursor(number) != cursor:
 		return 0, store.ErrCursorInvalid(cursor)
 	}
 	return number, nil

@@ -1,7 +1,6 @@
 package storetest
 
 import (
-	"runtime"
 	"sync"
 	"testing"
 
@@ -203,7 +202,6 @@ func deliverRace(x *trial) {
 		all = append(all, x.delivery(x.add(t0), token))
 	}
 	var group sync.WaitGroup
-	done := make(chan struct{})
 	for range deliverers {
 		group.Go(func() {
 			for c := range calls {
@@ -211,28 +209,7 @@ func deliverRace(x *trial) {
 			}
 		})
 	}
-	go func() { group.Wait(); close(done) }()
-	seen := map[string]int{}
-	cursor := ""
-	for ended := false; ; {
-		page, next := x.readInbox(tenant, "news", cursor, 3)
-		for _, m := range page {
-			seen[m.ScheduleID]++
-		}
-		cursor = next
-		if len(page) > 0 {
-			continue
-		}
-		if ended {
-			break
-		}
-		select {
-		case <-done:
-			ended = true // one more round finds what came since the empty page
-		default:
-			runtime.Gosched()
-		}
-	}
+	seen := x.follow("news", 3, group.Wait)
 	for _, d := range all {
 		if n := seen[d.Message.ScheduleID]; n != 1 {
 			x.Errorf("%s was read %d times, want once", d.Message.ScheduleID, n)

@@ -153,7 +153,6 @@ func inboxNames(x *trial) {
 func inboxRace(x *trial) {
 	const appenders, calls, perCall = 6, 40, 3
 	var group sync.WaitGroup
-	done := make(chan struct{})
 	for a := range appenders {
 		group.Go(func() {
 			for c := range calls {
@@ -167,11 +166,23 @@ func inboxRace(x *trial) {
 			}
 		})
 	}
-	go func() { group.Wait(); close(done) }()
-	seen := map[string]int{}
+	seen := x.follow("news", 5, group.Wait)
+	for n := range appenders * calls * perCall {
+		if id := letter("news", n).ScheduleID; seen[id] != 1 {
+			x.Errorf("%s was read %d times, want once", id, seen[id])
+		}
+	}
+}
+
+// follow reads an inbox from cursor to cursor, until the writers have ended and all is read, and counts
+// how often it sees each message.
+func (x *trial) follow(inbox string, limit int, writers func()) (seen map[string]int) {
+	seen = map[string]int{}
+	done := make(chan struct{})
+	go func() { writers(); close(done) }()
 	cursor := ""
 	for ended := false; ; {
-		page, next := x.readInbox(tenant, "news", cursor, 5)
+		page, next := x.readInbox(tenant, inbox, cursor, limit)
 		for _, m := range page {
 			seen[m.ScheduleID]++
 		}
@@ -180,18 +191,13 @@ func inboxRace(x *trial) {
 			continue
 		}
 		if ended {
-			break
+			return seen
 		}
 		select {
 		case <-done:
 			ended = true // one more round finds what came since the empty page
 		default:
 			runtime.Gosched()
-		}
-	}
-	for n := range appenders * calls * perCall {
-		if id := letter("news", n).ScheduleID; seen[id] != 1 {
-			x.Errorf("%s was read %d times, want once", id, seen[id])
 		}
 	}
 }
