@@ -57,13 +57,13 @@ func (m *Machine) take(now postdate.Now, p poll, rec *postdate.Record) {
 	default:
 		// A parking may be written twice. If the message was unparked in between, this scan may
 		// have read it unparked although it is parked again by now. The next scan tells.
-		b.missed(bucket.Position{Time: rec.AttemptTime})
+		b.missed(during(rec.AttemptTime))
 		return
 	}
 	if rec.AttemptTime <= p.claim.Checkpoint {
 		// It was inserted behind the checkpoint. The next claim first lowers the checkpoint, so
 		// that a crash leaves the message in the range that is in doubt.
-		b.missed(bucket.Position{Time: rec.AttemptTime})
+		b.missed(during(rec.AttemptTime))
 		return
 	}
 	route := rec.Route()
@@ -125,7 +125,7 @@ func (m *Machine) drop(it *Item) {
 	m.handBytes -= len(it.rec.Payload)
 	m.count(it.channel, -1)
 	if it.next != postdate.Far {
-		m.nudge(b.hold.Bucket, it.next)
+		m.nudge(b.hold.Bucket, during(it.next))
 	}
 }
 

@@ -332,9 +332,7 @@ func (m *Machine) claimed(now postdate.Now, ev Claimed) {
 			m.notHeard(p)
 		}
 		clear(b.letGo)
-		nudged := b.nudged
-		b.nudged = postdate.Far
-		m.nudge(b.hold.Bucket, nudged) // also where none came: it goes back to the agenda
+		m.heardNudges(b)
 	}
 	if len(fenced) > 0 {
 		m.lose(fenced)

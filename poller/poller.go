@@ -29,9 +29,10 @@
 // (claims, and which buckets share a call), scan.go (read), hand.go (wait for the time),
 // channel.go (publish), settle.go. The others are side paths: room.go (how much of a channel is
 // taken at a time), outlet.go (priorities of a channel), tenant.go (what tenants share by weight),
-// behind.go (channels that are claimed less far than others), unheard.go (claims without an answer),
-// limit.go (pauses and rates), wait.go (how long a message waits for its channel), find.go and
-// park.go (parked messages and probes), series.go (recurring messages), leave.go (buckets that are handed over).
+// late.go (what turns up behind what is read), behind.go (channels that are claimed less far than others),
+// unheard.go (claims without an answer), limit.go (pauses and rates), wait.go (how long a message waits for
+// its channel), find.go and park.go (parked messages and probes), series.go (recurring messages), leave.go
+// (buckets that are handed over).
 package poller
 
 import (
@@ -369,7 +370,7 @@ func (m *Machine) Step(read postdate.Now, ev Event) []Effect {
 		m.setLimits(now, ev.Settings)
 	case Nudged:
 		for _, n := range ev.Nudges {
-			m.nudge(n.Bucket, n.At)
+			m.nudge(n.Bucket, since(n.At)) // of several, it may be the earliest
 		}
 	case Claimed:
 		m.claimed(now, ev)

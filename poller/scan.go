@@ -28,11 +28,12 @@ type owned struct {
 	// due is the earliest known attempt time at or after read; Far if there is none.
 	due postdate.Time
 	// late is the position before read from which on there may be unseen messages; nowhere if
-	// none are known. Scans go on from there to read. again is where such a message turned up
-	// meanwhile, before late or after it; nowhere if none did. With one position for both, a series
-	// that catches up, and arms one occurrence after the other in the past, would call the scans back
-	// each time, and what turns up beyond a sweep would wait for it.
-	late, again bucket.Position
+	// none are known. Scans go on from there to read. again is where such messages turned up
+	// meanwhile, before late or after it. With one position for all, a series that catches up, and
+	// arms one occurrence after the other in the past, would call the scans back each time; and what
+	// turns up behind a backlog that is in hand already would wait until the scans have passed that.
+	late  bucket.Position
+	again spans
 	// leftOut is the first message that a scan left out and that no whole sweep has passed
 	// since; nowhere if there is none. leftOutAgain is the first one left out since the present
 	// sweep began; it becomes leftOut when that sweep ends.
@@ -55,7 +56,7 @@ type owned struct {
 	inDue        int           // 1 + its place in agenda.byDue; 0: it is not there
 	inSweep      int           // and in agenda.bySweep
 	polling      bool          // a claim is under way
-	nudged       postdate.Time // the earliest nudge since it began; Far where none came
+	nudged       spans         // since it began
 	unparks      bool          // unparks go through, as far as is known since it came to its lane
 	unparkAt     postdate.Time // the last attempt time that was given to parked messages
 	findFailedAt time.Duration // when asking what is parked in it failed; 0: that went through, or was not done yet
@@ -112,9 +113,8 @@ func (m *Machine) gained(now postdate.Now, partitions []bucket.Partition) {
 		b := &owned{
 			hold: store.Hold{Bucket: p.Bucket, Token: p.Token}, claims: p.Claims, record: p, inherited: p,
 			read: bucket.UpTo(p.Checkpoint), due: now.Wall,
-			late: nowhere, again: nowhere, leftOut: nowhere, leftOutAgain: nowhere,
+			late: nowhere, leftOut: nowhere, leftOutAgain: nowhere,
 			sweepAt: now.Mono,
-			nudged:  postdate.Far,
 			hand:    map[postdate.Key]*Item{}, letGo: map[postdate.Key]postdate.State{}, lane: m.common,
 			chosen:  map[postdate.Key]postdate.Time{},
 			armed:   map[postdate.Key]postdate.Time{},
@@ -159,36 +159,6 @@ func (b *owned) idle() bool {
 	return len(b.hand) == 0 && b.late == nowhere && !b.read.Before(b.record.Claimed)
 }
 
-// nudge notes that a bucket has a message due at a given time.
-func (m *Machine) nudge(number int, at postdate.Time) {
-	b := m.buckets[number]
-	switch {
-	case b == nil:
-	case b.polling:
-		b.nudged = min(b.nudged, at) // the scan may have passed it already
-	case bucket.Position{Time: at}.Before(b.read): // also where a page ended within that millisecond
-		b.missed(bucket.Position{Time: at})
-		m.touch(b)
-	default:
-		b.due = min(b.due, at)
-		m.touch(b)
-	}
-}
-
-// missed notes that there may be unseen messages from p on. If p is ahead of read, the scan
-// that goes on from read finds them; a scan of what is late moves read, so it must not begin
-// there. While scans of what is late go on, they keep their place, and p is for those of what is late again.
-func (b *owned) missed(p bucket.Position) {
-	switch {
-	case b.read.Before(p):
-		b.due = min(b.due, p.Time)
-	case b.late == nowhere:
-		b.late = p
-	default:
-		b.again = b.again.Earliest(p)
-	}
-}
-
 // settledUpTo is the checkpoint of the next claim: as far as is known, everything up to it is
 // settled.
 func (b *owned) settledUpTo() postdate.Time {
@@ -202,7 +172,7 @@ func (b *owned) settledUpTo() postdate.Time {
 // handledUpTo is the checkpoint with which a bucket is handed over: as far as is known,
 // everything up to it is settled or was never claimed.
 func (b *owned) handledUpTo() postdate.Time {
-	t := min(b.read.Time, b.late.Time, b.again.Time, b.leftOut.Time, b.record.Claimed.Time)
+	t := min(b.read.Time, b.firstLate(), b.leftOut.Time, b.record.Claimed.Time)
 	if it := b.oldest.first(); it != nil {
 		t = min(t, it.rec.AttemptTime)
 	}
@@ -342,8 +312,8 @@ func (m *Machine) chooseKind(now postdate.Now, b *owned, p *poll, turn int, may 
 		return b.due < p.claim.To.Time || rest
 	case 1:
 		p.kind, scan.After = scanLate, b.late
-		if b.again != nowhere && b.turn%2 == 0 {
-			p.kind, scan.After = scanAgain, b.again
+		if len(b.again) > 0 && b.turn%2 == 0 {
+			p.kind, scan.After = scanAgain, b.again.next()
 		}
 		return b.late != nowhere
 	default:
@@ -410,24 +380,24 @@ func (m *Machine) scanned(now postdate.Now, p poll, r *store.ClaimResult) {
 	switch p.kind {
 	case scanBehind:
 		if r.Ended.Before(r.To) { // others came in meanwhile: what follows is claimed, and not read
-			b.missed(r.Ended)
+			b.missed(from(r.Ended))
 		}
 	case scanSweep, scanLate:
 		b.sweeping = b.sweeping || p.kind == scanSweep
-		if p.passed(r, b.again) {
-			b.again = nowhere
-		}
+		b.again = p.leaves(r)
 		if p.kind == scanSweep && !p.passed(r, b.late) {
-			b.again = b.again.Earliest(b.late) // it does not wait until the sweep comes there
+			b.again.add(from(b.late)) // it does not wait until the sweep comes there
 		}
 		b.late = nowhere
 		b.readTo(r)
 	case scanAgain:
-		b.again = nowhere
+		b.again = p.leaves(r)
 		if p.passed(r, b.late) {
-			b.late = nowhere // the two go on as one
+			b.late = nowhere // the scans of it go on from here
 		}
-		b.readTo(r)
+		if b.late == nowhere || p.reached(r) {
+			b.readTo(r)
+		}
 	case scanOn:
 		b.readTo(r)
 	}
@@ -438,8 +408,10 @@ func (m *Machine) scanned(now postdate.Now, p poll, r *store.ClaimResult) {
 		b.sweeping, b.sweepAt, b.leftOut = false, now.Mono+m.c.SweepEvery, b.leftOutAgain
 	}
 	again := b.again // what is late again follows what was late, or is ahead if the wall clock was set back
-	b.again = nowhere
-	b.missed(again)
+	b.again = nil
+	for _, s := range again {
+		b.missed(s)
+	}
 	for i := range r.Due {
 		m.take(now, p, &r.Due[i])
 	}
@@ -453,6 +425,20 @@ func (p *poll) passed(r *store.ClaimResult, at bucket.Position) bool {
 	return !at.Before(p.claim.Scan.After) && !r.Ended.Before(at)
 }
 
+// reached says whether a scan has come to where its bucket is read to, or to where it could.
+func (p *poll) reached(r *store.ClaimResult) bool {
+	return r.Complete || !r.Ended.Before(p.bucket.read)
+}
+
+// leaves returns what a scan leaves of what is late again.
+func (p *poll) leaves(r *store.ClaimResult) spans {
+	ended := r.Ended
+	if p.reached(r) {
+		ended = nowhere // what follows is read in its turn
+	}
+	return p.bucket.again.without(p.claim.Scan.After, ended)
+}
+
 // readTo notes how far a scan got.
 func (b *owned) readTo(r *store.ClaimResult) {
 	switch {
@@ -462,10 +448,10 @@ func (b *owned) readTo(r *store.ClaimResult) {
 		b.read, b.due = r.Ended, r.Next
 		if late := b.late; b.read.Before(late) {
 			b.late = nowhere
-			b.missed(late)
+			b.missed(from(late))
 		}
 	case r.Ended.Before(b.read):
-		b.missed(r.Ended) // it had gone back, and goes on from there
+		b.missed(from(r.Ended)) // it had gone back, and goes on from there
 	default:
 		b.read, b.due = r.Ended, r.Ended.Time
 	}

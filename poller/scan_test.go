@@ -476,6 +476,33 @@ func TestWithinTheMillisecondOfAPage(t *testing.T) {
 // What turns up while a sweep goes through a backlog is read in the next claims but few, not when the
 // sweep comes to it.
 func TestWhatTurnsUpDuringASweep(t *testing.T) {
+	s, b := sweptShop(t)
+	s.add(0, "x:a", 1, b.read.Time.Sub(s.now.Wall)-ms)
+	for range 4 {
+		s.tick(5 * ms)
+		s.answer(claims)
+	}
+	if !b.sweeping || s.arrived["x:a"] != 1 {
+		t.Errorf("%d of 1 arrived; the sweep goes on: %t", s.arrived["x:a"], b.sweeping)
+	}
+}
+
+// It does not wait for what turned up long before it either, with a backlog in hand between them.
+func TestWhatTurnsUpAfterABacklog(t *testing.T) {
+	s, b := sweptShop(t)
+	s.add(0, "x:a", 1, -2*time.Second)
+	s.add(0, "x:a", 1, b.read.Time.Sub(s.now.Wall)-ms)
+	for range 8 {
+		s.tick(5 * ms)
+		s.answer(claims)
+	}
+	if !b.sweeping || s.arrived["x:a"] != 2 {
+		t.Errorf("%d of 2 arrived; the sweep goes on: %t", s.arrived["x:a"], b.sweeping)
+	}
+}
+
+// sweptShop has a bucket that a sweep goes through, with a backlog in hand. Only x:a answers.
+func sweptShop(t *testing.T) (*shop, *owned) {
 	s := newShop(t, 1, func(c *Config) { c.PageMax, c.SweepEvery = 8, time.Hour })
 	s.mute = func(r postdate.Route) bool { return r != "x:a" }
 	for i := range 10 {
@@ -493,14 +520,7 @@ func TestWhatTurnsUpDuringASweep(t *testing.T) {
 		s.tick(5 * ms)
 		s.answer(claims)
 	}
-	s.add(0, "x:a", 1, b.read.Time.Sub(s.now.Wall)-ms)
-	for range 4 {
-		s.tick(5 * ms)
-		s.answer(claims)
-	}
-	if !b.sweeping || s.arrived["x:a"] != 1 {
-		t.Errorf("%d of 1 arrived; the sweep goes on: %t", s.arrived["x:a"], b.sweeping)
-	}
+	return s, b
 }
 
 // Where scans of what is late and late again go on after a scan of each kind.
@@ -514,39 +534,41 @@ func TestWhereScansGoOn(t *testing.T) {
 	for _, test := range []struct {
 		name                   string
 		kind                   scanKind
-		late, again            postdate.Time // 0: nowhere
+		late                   postdate.Time // 0: nowhere
+		again                  spans
 		ended                  postdate.Time
-		wantLate, wantAgain    postdate.Time
+		wantLate               postdate.Time
+		wantAgain              spans
 		sweeping, wantSweeping bool
 	}{
-		{name: "a sweep keeps what it has not passed", kind: scanSweep, late: 50, ended: 30, wantLate: 30, wantAgain: 50, wantSweeping: true},
-		{name: "a sweep keeps the earlier of both", kind: scanSweep, late: 50, again: 40, ended: 30, wantLate: 30, wantAgain: 40, wantSweeping: true},
-		{name: "a sweep passes both", kind: scanSweep, late: 20, again: 10, ended: 30, wantLate: 30, wantSweeping: true},
-		{name: "a sweep comes to its end", kind: scanSweep, late: 20, again: 10, ended: 100},
-		{name: "late goes on", kind: scanLate, late: 20, again: 10, ended: 30, wantLate: 30, wantAgain: 10},
-		{name: "late passes again", kind: scanLate, late: 20, again: 25, ended: 30, wantLate: 30},
-		{name: "late ends, and again follows", kind: scanLate, late: 20, again: 10, ended: 100, wantLate: 10},
-		{name: "late ends a sweep beside again", kind: scanLate, late: 20, again: 10, ended: 100, wantLate: 10, sweeping: true},
-		{name: "again goes on before late", kind: scanAgain, late: 60, again: 10, ended: 30, wantLate: 60, wantAgain: 30},
-		{name: "again catches up with late", kind: scanAgain, late: 25, again: 10, ended: 30, wantLate: 30},
-		{name: "again goes on after late", kind: scanAgain, late: 5, again: 10, ended: 30, wantLate: 5, wantAgain: 30},
-		{name: "again after late ends", kind: scanAgain, late: 5, again: 10, ended: 100, wantLate: 5},
-		{name: "again before late ends both", kind: scanAgain, late: 60, again: 10, ended: 100, sweeping: true},
-		{name: "the clock was set back to between both", kind: scanOn, late: 20, again: 50, ended: 40, wantLate: 20},
-		{name: "the clock was set back to before both", kind: scanOn, late: 20, again: 50, ended: 10},
+		{name: "a sweep keeps what it has not passed", kind: scanSweep, late: 50, ended: 30, wantLate: 30, wantAgain: spans{since(50)}, wantSweeping: true},
+		{name: "a sweep keeps both", kind: scanSweep, late: 50, again: spans{since(40)}, ended: 30, wantLate: 30, wantAgain: spans{since(40), since(50)}, wantSweeping: true},
+		{name: "a sweep passes both", kind: scanSweep, late: 20, again: spans{since(10)}, ended: 30, wantLate: 30, wantSweeping: true},
+		{name: "a sweep comes to its end", kind: scanSweep, late: 20, again: spans{since(10)}, ended: 100},
+		{name: "late goes on", kind: scanLate, late: 20, again: spans{since(10)}, ended: 30, wantLate: 30, wantAgain: spans{since(10)}},
+		{name: "late passes again", kind: scanLate, late: 20, again: spans{since(25)}, ended: 30, wantLate: 30},
+		{name: "late ends, and again follows", kind: scanLate, late: 20, again: spans{since(10)}, ended: 100, wantLate: 10},
+		{name: "late ends a sweep beside again", kind: scanLate, late: 20, again: spans{since(10)}, ended: 100, wantLate: 10, sweeping: true},
+		{name: "again goes on before late", kind: scanAgain, late: 60, again: spans{since(10)}, ended: 30, wantLate: 60, wantAgain: spans{since(30)}},
+		{name: "again catches up with late", kind: scanAgain, late: 25, again: spans{since(10)}, ended: 30, wantLate: 30},
+		{name: "again goes on after late", kind: scanAgain, late: 5, again: spans{since(10)}, ended: 30, wantLate: 5, wantAgain: spans{since(30)}},
+		{name: "again after late ends", kind: scanAgain, late: 5, again: spans{since(10)}, ended: 100, wantLate: 5},
+		{name: "again before late ends both", kind: scanAgain, late: 60, again: spans{since(10)}, ended: 100, sweeping: true},
+		{name: "the clock was set back to between both", kind: scanOn, late: 20, again: spans{since(50)}, ended: 40, wantLate: 20},
+		{name: "the clock was set back to before both", kind: scanOn, late: 20, again: spans{since(50)}, ended: 10},
 	} {
 		s := newShop(t, 1, nil)
 		b := s.m.buckets[0]
-		b.read, b.due, b.late, b.again, b.sweeping = at(90), postdate.Far, at(test.late), at(test.again), test.sweeping
+		b.read, b.due, b.late, b.again, b.sweeping = at(90), postdate.Far, at(test.late), test.again, test.sweeping
 		p := poll{bucket: b, kind: test.kind}
 		switch test.kind {
 		case scanLate:
 			p.claim.Scan.After = b.late
 		case scanAgain:
-			p.claim.Scan.After = b.again
+			p.claim.Scan.After = b.again.next()
 		}
 		s.m.scanned(s.now, p, &store.ClaimResult{Ended: at(test.ended), Complete: test.kind == scanOn || test.ended == 100, Next: postdate.Far})
-		if b.late != at(test.wantLate) || b.again != at(test.wantAgain) || b.sweeping != test.wantSweeping {
+		if b.late != at(test.wantLate) || !slices.Equal(b.again, test.wantAgain) || b.sweeping != test.wantSweeping {
 			t.Errorf("%s: late %v, again %v, sweeping %t", test.name, b.late, b.again, b.sweeping)
 		}
 		if test.kind == scanOn && b.due != 20 && b.due != 50 {
@@ -571,26 +593,26 @@ func TestWhatIsMissed(t *testing.T) {
 		{name: "the scan ends before it", read: 20, missed: 10, ended: 5, wantLate: nowhere, wantDue: 10},
 		{name: "nothing is missed", read: 20, ended: 5, wantLate: nowhere, wantDue: postdate.Far},
 	} {
-		b := &owned{read: at(test.read), late: nowhere, again: nowhere, due: postdate.Far}
+		b := &owned{read: at(test.read), late: nowhere, due: postdate.Far}
 		if test.missed != 0 {
-			b.missed(at(test.missed))
+			b.missed(since(test.missed))
 		}
 		b.readTo(&store.ClaimResult{Complete: true, Ended: at(test.ended), Next: postdate.Far})
 		if b.late != test.wantLate || b.due != test.wantDue || b.read != at(test.ended) {
 			t.Errorf("%s: late %v, due %v, read to %v", test.name, b.late, b.due, b.read)
 		}
 	}
-	b := &owned{read: at(20), late: nowhere, again: nowhere, due: 40}
-	b.missed(at(30))
-	if b.missed(at(50)); b.late != nowhere || b.due != 30 {
+	b := &owned{read: at(20), late: nowhere, due: 40}
+	b.missed(since(30))
+	if b.missed(since(50)); b.late != nowhere || b.due != 30 {
 		t.Errorf("ahead of what is read: late %v, due %v", b.late, b.due)
 	}
-	b.missed(at(10)) // from where scans go on
-	b.missed(at(12))
-	b.missed(at(8))
-	b.missed(at(4))
-	b.missed(at(6))
-	if b.late != at(10) || b.again != at(4) {
+	b.missed(since(10)) // from where scans go on
+	b.missed(since(12))
+	b.missed(during(8))
+	b.missed(since(4))
+	b.missed(during(8))
+	if b.late != at(10) || !slices.Equal(b.again, spans{since(12), during(8), since(4)}) {
 		t.Errorf("beside what is late: late %v, again %v", b.late, b.again)
 	}
 	b.record.Claimed = at(20)

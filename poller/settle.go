@@ -159,15 +159,15 @@ func (m *Machine) wrote(s settling) {
 	}
 	switch {
 	case s.as.How == store.SettleRetry || s.as.How == store.SettlePark:
-		m.nudge(b.hold.Bucket, s.as.AttemptTime)
+		m.nudge(b.hold.Bucket, during(s.as.Again()))
 	case s.as.Leaves():
-		m.nudge(b.hold.Bucket, s.as.At)
+		m.nudge(b.hold.Bucket, during(s.as.At))
 	}
 	if s.as.Advances() && !s.as.Next.Over {
 		if it != nil {
 			b.arm(it, s.as.Next)
 		}
-		m.nudge(b.hold.Bucket, s.as.Next.AttemptTime)
+		m.nudge(b.hold.Bucket, during(s.as.Next.AttemptTime))
 	}
 }
 

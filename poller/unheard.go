@@ -116,7 +116,7 @@ func (m *Machine) forgetUnheard(b *owned, ofAny int) {
 func (m *Machine) reread(b *owned) {
 	for _, it := range b.oldest.itemHeap {
 		if it.stage == stageWaiting || it.stage == stageReady {
-			b.missed(bucket.Position{Time: it.rec.AttemptTime})
+			b.missed(during(it.rec.AttemptTime))
 			b.dropped[it.rec.Key] = it.channel
 			it.channel.dropped++
 			m.drop(it)

@@ -42,7 +42,7 @@ func (m *Machine) View(now postdate.Now) View {
 // firstDue is when the earliest message that is not settled may be due, as far as is known; Far if
 // everything is settled. It does not go by up to where the bucket is claimed: that may lie long ago.
 func (b *owned) firstDue() postdate.Time {
-	first := min(b.due, b.late.Time, b.again.Time)
+	first := min(b.due, b.firstLate())
 	if it := b.oldest.first(); it != nil {
 		first = min(first, it.rec.AttemptTime)
 	}

@@ -63,7 +63,7 @@ var inSource = []struct {
 	},
 	{
 		"a message that a page left out is taken for settled", "poller/scan.go",
-		"b.again.Time, b.leftOut.Time, b.record", "b.again.Time, b.record",
+		"b.firstLate(), b.leftOut.Time, b.record", "b.firstLate(), b.record",
 		[]int{6}, 0,
 	},
 	{
