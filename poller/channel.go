@@ -284,6 +284,7 @@ func (m *Machine) probeAndPark(now postdate.Now, c *channel) {
 
 func (m *Machine) send(now postdate.Now, c *channel, n int) {
 	batch := slices.Clone(c.ready[:n])
+	clear(c.ready[:n]) // else what is settled stays in memory until all that is ready has gone out
 	c.ready = c.ready[n:]
 	c.batches++
 	m.fly(c, n)

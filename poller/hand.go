@@ -2,6 +2,7 @@ package poller
 
 import (
 	"container/heap"
+	"slices"
 	"time"
 
 	"github.com/postdate/postdate"
@@ -23,6 +24,7 @@ type Item struct {
 	due     postdate.Time // when it is to be published
 	stage   stage
 	sent    time.Duration // when it went to the broker
+	place   int           // in the bucket's oldest
 	probe   bool          // it is sent to see whether its channel is back
 	doubt   bool          // an earlier publish may have arrived
 
@@ -119,6 +121,7 @@ func (m *Machine) drop(it *Item) {
 	}
 	it.stage = stageDone
 	delete(b.hand, it.rec.Key)
+	b.oldest.remove(it)
 	if b.polling {
 		b.letGo[it.rec.Key] = it.rec.State
 	}
@@ -131,12 +134,15 @@ func (m *Machine) drop(it *Item) {
 
 // dropWaiting drops what is not yet with a broker. It stays PENDING in the store.
 func (m *Machine) dropWaiting(b *owned) {
-	for _, it := range b.oldest.itemHeap { // not b.hand: a map has no fixed order
+	for _, it := range b.items() {
 		if it.stage == stageWaiting || it.stage == stageReady {
 			m.drop(it)
 		}
 	}
 }
+
+// items lists the hand of a bucket for a caller that may drop some. A map has no fixed order.
+func (b *owned) items() []*Item { return slices.Clone(b.oldest.itemHeap) }
 
 // itemHeap is a heap by due time.
 type itemHeap []*Item
@@ -153,19 +159,29 @@ func (h *itemHeap) Pop() any {
 	return last
 }
 
-// attemptHeap is a heap by attempt time.
+// attemptHeap is a heap by attempt time. Its items know their places, so that any can be removed.
 type attemptHeap struct{ itemHeap }
 
 func (h attemptHeap) Less(i, j int) bool {
 	return h.itemHeap[i].rec.AttemptTime < h.itemHeap[j].rec.AttemptTime
 }
 
+func (h attemptHeap) Swap(i, j int) {
+	h.itemHeap.Swap(i, j)
+	h.itemHeap[i].place, h.itemHeap[j].place = i, j
+}
+
+func (h *attemptHeap) Push(x any) {
+	x.(*Item).place = h.Len()
+	h.itemHeap.Push(x)
+}
+
+// remove removes an item that is there.
+func (h *attemptHeap) remove(it *Item) { heap.Remove(h, it.place) }
+
 // first is the item with the earliest attempt time, or nil.
 func (h *attemptHeap) first() *Item {
-	for len(h.itemHeap) > 0 && h.itemHeap[0].stage == stageDone {
-		heap.Pop(h)
-	}
-	if len(h.itemHeap) == 0 {
+	if h.Len() == 0 {
 		return nil
 	}
 	return h.itemHeap[0]

@@ -263,7 +263,7 @@ func TestHeaps(t *testing.T) {
 		if it.due != byDue.due {
 			t.Fatalf("what waits until %d comes first, and %d is earlier", it.due, byDue.due)
 		}
-		it.stage = stageDone
+		oldest.remove(it)
 		all = slices.DeleteFunc(all, func(o *Item) bool { return o == it })
 		first := oldest.first()
 		if first == nil {
@@ -273,11 +273,13 @@ func TestHeaps(t *testing.T) {
 			continue
 		}
 		want := slices.MinFunc(all, func(x, y *Item) int { return int(x.rec.AttemptTime - y.rec.AttemptTime) })
-		if first.stage == stageDone || first.rec.AttemptTime != want.rec.AttemptTime {
+		if oldest.Len() != len(all) || first.rec.AttemptTime != want.rec.AttemptTime {
 			t.Fatalf("the oldest is of %d, want %d", first.rec.AttemptTime, want.rec.AttemptTime)
 		}
 	}
-	if rest := waiting[len(waiting):cap(waiting)]; slices.ContainsFunc(rest, func(it *Item) bool { return it != nil }) {
-		t.Error("it keeps items that it gave")
+	for _, h := range []itemHeap{waiting, oldest.itemHeap} {
+		if slices.ContainsFunc(h[len(h):cap(h)], func(it *Item) bool { return it != nil }) {
+			t.Error("it keeps items that it gave")
+		}
 	}
 }

@@ -120,7 +120,7 @@ func (b *owned) waitsFor(of map[*channel]struct{}) bool {
 // abandon stops waiting for publishes without an answer. They may have arrived, so the bucket's
 // next owner publishes them again, with the mark.
 func (m *Machine) abandon(now postdate.Now, b *owned) {
-	for _, it := range b.oldest.itemHeap {
+	for _, it := range b.items() {
 		if it.stage == stagePublishing {
 			m.doubt(it)
 			m.retry(now, it, publisher.Result{Reason: "its bucket went to another node before the broker answered"})

@@ -62,7 +62,7 @@ type owned struct {
 	findFailedAt time.Duration // when asking what is parked in it failed; 0: that went through, or was not done yet
 
 	hand   map[postdate.Key]*Item
-	oldest attemptHeap // the hand by attempt time; what is settled is dropped when it comes up
+	oldest attemptHeap // the hand by attempt time
 	// letGo holds what was settled during the claim under way: the scan may have read it before
 	// it was settled.
 	letGo map[postdate.Key]postdate.State

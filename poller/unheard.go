@@ -114,7 +114,7 @@ func (m *Machine) forgetUnheard(b *owned, ofAny int) {
 
 // reread drops what is in hand and not with a broker, so that it is claimed and read again.
 func (m *Machine) reread(b *owned) {
-	for _, it := range b.oldest.itemHeap {
+	for _, it := range b.items() {
 		if it.stage == stageWaiting || it.stage == stageReady {
 			b.missed(during(it.rec.AttemptTime))
 			b.dropped[it.rec.Key] = it.channel
