@@ -33,6 +33,7 @@ type writer struct {
 	box    *inbox // that of append; nil: none. It is locked until apply
 	number uint64 // the last one given there
 
+	applied bool                   // something was written
 	written map[postdate.Key]state // what the chunk wrote, which cannot be read yet; nil: it is not asked for
 }
 
@@ -164,6 +165,7 @@ func (w *writer) apply() {
 		return
 	}
 	w.writeCounts()
+	w.applied = true // Pebble empties a batch that is larger than half a memtable
 	w.s.unsynced.Add(1)
 	if err := w.s.db.ApplyNoSyncWait(w.batch, lsm.Sync); err != nil {
 		// The partition records in memory are ahead: the next claim would count as written.
@@ -182,7 +184,7 @@ func (w *writer) apply() {
 // unsynced tells them to, and that fails as well.
 func (w *writer) sync() error {
 	defer w.batch.Close()
-	if w.batch.Empty() {
+	if !w.applied {
 		return unknown(w.s.db.LogData([]byte{0}, lsm.Sync))
 	}
 	if err := w.batch.SyncWait(); err != nil {
