@@ -85,7 +85,9 @@ func (s *Store) deliverRun(ctx context.Context, run []store.InboxDelivery, errs 
 		}
 		return nil
 	}
-	for _, f := range s.under(ctx, len(run), func(i int) int { return run[i].Settlement.Key.Bucket }, decide) {
+	bytesOf := func(i int) int { return len(run[i].Message.Payload) }
+	bucketOf := func(i int) int { return run[i].Settlement.Key.Bucket }
+	for _, f := range s.underSized(ctx, len(run), bytesOf, bucketOf, decide) {
 		fill(errs[f.from:f.to], f.err)
 	}
 }

@@ -53,7 +53,9 @@ func (s *Store) Insert(ctx context.Context, messages []postdate.Message) []store
 	decide := func(w *writer, from, to int) error {
 		return s.insertChunk(w, messages[from:to], results[from:to])
 	}
-	for _, f := range s.under(ctx, len(messages), func(i int) int { return messages[i].Bucket }, decide) {
+	bytesOf := func(i int) int { return len(messages[i].Payload) }
+	bucketOf := func(i int) int { return messages[i].Bucket }
+	for _, f := range s.underSized(ctx, len(messages), bytesOf, bucketOf, decide) {
 		for i := f.from; i < f.to; i++ {
 			if results[i].Err == nil {
 				results[i] = store.Inserted{Err: f.err}

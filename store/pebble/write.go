@@ -13,9 +13,17 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// chunkMax is how many items are decided and applied under one hold of the
-// locks. It bounds how long a large batch keeps a single call waiting.
-const chunkMax = 256
+// chunkMax and chunkBytesMax are how many items, and how many bytes of payloads besides the last one's, are decided
+// and applied under one hold of the locks. They bound how long a large batch keeps a single call waiting. Pebble also
+// makes a memtable of every batch that is larger than half of one: a few of these stop all writes.
+const (
+	chunkMax      = 256
+	chunkBytesMax = 4 << 20
+)
+
+// unsyncedMax is how many bytes of payloads one call has applied, besides the last chunk's, before it waits for the
+// disk. Until then its batches stay in memory.
+const unsyncedMax = 4 * chunkBytesMax
 
 // writer gathers one chunk's writes. Under the buckets' locks it reads, decides
 // and applies; then, without them, it waits for the disk. Pebble writes its log in
@@ -238,13 +246,44 @@ type failure struct {
 // the disk. decide gets the bounds of its chunk. Chunks fail each alone.
 func (s *Store) under(ctx context.Context, n int, bucketOf func(i int) int,
 	decide func(w *writer, from, to int) error) (failures []failure) {
-	type applied struct {
-		w        *writer
-		from, to int
+	return s.underSized(ctx, n, func(int) int { return 0 }, bucketOf, decide)
+}
+
+// applied is a chunk that is to reach the disk.
+type applied struct {
+	w        *writer
+	from, to int
+}
+
+// synced waits until chunks are on disk.
+func synced(chunks []applied) (failures []failure) {
+	for _, a := range chunks {
+		if err := a.w.sync(); err != nil {
+			failures = append(failures, failure{a.from, a.to, err})
+		}
 	}
+	return failures
+}
+
+// chunkEnd returns where the chunk that begins at from ends, and the bytes of its payloads.
+func chunkEnd(from, n int, bytesOf func(i int) int) (to, bytes int) {
+	for to = from; to < min(from+chunkMax, n) && bytes < chunkBytesMax; to++ {
+		bytes += bytesOf(to)
+	}
+	return to, bytes
+}
+
+// underSized is under for items that have payloads.
+func (s *Store) underSized(ctx context.Context, n int, bytesOf, bucketOf func(i int) int,
+	decide func(w *writer, from, to int) error) (failures []failure) {
 	var done []applied
-	for from := 0; from < n; from += chunkMax {
-		to := min(from+chunkMax, n)
+	unsynced := 0
+	for from := 0; from < n; {
+		to, bytes := chunkEnd(from, n, bytesOf)
+		if unsynced >= unsyncedMax {
+			failures, done, unsynced = append(failures, synced(done)...), nil, 0
+		}
+		unsynced += bytes
 		if err := ctx.Err(); err != nil {
 			failures = append(failures, failure{from, n, postdate.E(postdate.KindUnavailable,
 				"given up before it was written: %w", err)})
@@ -265,16 +304,12 @@ func (s *Store) under(ctx context.Context, n int, bucketOf func(i int) int,
 		if err != nil {
 			w.batch.Close()
 			failures = append(failures, failure{from, to, s.readError(err)})
-			continue
+		} else {
+			done = append(done, applied{w, from, to})
 		}
-		done = append(done, applied{w, from, to})
+		from = to
 	}
-	for _, a := range done {
-		if err := a.w.sync(); err != nil {
-			failures = append(failures, failure{a.from, a.to, err})
-		}
-	}
-	return failures
+	return append(failures, synced(done)...)
 }
 
 // underAll is under for a call that has one error for all of its items. A sync's error, which
