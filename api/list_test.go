@@ -1,6 +1,7 @@
 package api
 
 import (
+	"bytes"
 	"fmt"
 	"net/url"
 	"strings"
@@ -101,14 +102,15 @@ func TestListRefuses(t *testing.T) {
 	}
 }
 
-// TestListBoundsAPage checks that large payloads end a page early, and that the
+// TestListBoundsAPage checks that payloads that are large in JSON end a page early, and that the
 // reader gets the rest.
 func TestListBoundsAPage(t *testing.T) {
 	r := newRig(t)
-	large := []byte(`"` + strings.Repeat("x", 6<<20) + `"`)
+	large := bytes.Repeat([]byte{1}, 1<<20) // 6 MiB in JSON
 	for i := range 5 {
 		id := fmt.Sprint("m", i)
-		m := postdate.Message{Key: keyOf(id), Channel: "inbox:a", ExecutionTime: testNow + postdate.Time(i), Payload: large}
+		m := postdate.Message{Key: keyOf(id), Channel: "inbox:a", ExecutionTime: testNow + postdate.Time(i),
+			Encoding: postdate.EncodingText, Payload: large}
 		r.store.Insert(t.Context(), []postdate.Message{m})
 	}
 	ids, next := pageOf(r.send("GET", "/v1/messages", ""))

@@ -89,9 +89,9 @@ type Reception struct {
 	Limit int            // messages that may be received
 	Now   postdate.Time  // when Due was asked
 	Until postdate.Time  // until when the messages are hidden from others
-	Due   []InboxPlace   // what Due listed
+	Due   []InboxPlace   // what Due listed, without places that were not looked at
 	Kept  []InboxMessage // those of them that are kept, in any order
-	New   []InboxMessage // what was read after Cursor: as many as Fresh said, or all there are
+	New   []InboxMessage // what was read after Cursor: as many as Fresh said, or a page, or all there are
 	Next  string         // the cursor after these
 }
 

@@ -14,14 +14,16 @@ type Inbox interface {
 	AppendInbox(ctx context.Context, messages []InboxMessage) error
 
 	// ReadInbox returns up to limit messages after a cursor ("": from the first that is kept),
-	// in the order in which they were appended, and the cursor after the last one returned. A
-	// reader that goes on from cursor to cursor sees every message. An invalid cursor is
-	// KindInvalid.
+	// in the order in which they were appended, and the cursor after the last one returned; fewer
+	// where their payloads reach [PageBytesMax]. A reader that goes on from cursor to cursor sees
+	// every message. An invalid cursor is KindInvalid.
 	ReadInbox(ctx context.Context, tenant, name, after string, limit int) (messages []InboxMessage, next string,
 		err error)
 
-	// ReadPlaces returns the messages at these places of an inbox, in any order, without those that expired.
-	ReadPlaces(ctx context.Context, tenant, name string, places []InboxPlace) ([]InboxMessage, error)
+	// ReadPlaces returns the messages at these places of an inbox, in any order, without those that expired. It
+	// looks at the first place at least. Where it did not look is left: the payloads reached [PageBytesMax] before.
+	ReadPlaces(ctx context.Context, tenant, name string, places []InboxPlace) (messages []InboxMessage,
+		left []InboxPlace, err error)
 }
 
 // Deliverer is a Store that has inboxes and messages in one place, so that a message gets into its inbox in the

@@ -145,7 +145,7 @@ type ListQuery struct {
 	From     postdate.Time // execution time at least this
 	To       postdate.Time // execution time below this
 	After    *ListPosition // continue after this message
-	Limit    int           // at least 1
+	Limit    int           // at least 1; payloads that reach PageBytesMax end a page before
 
 	// StatesOnly: records need hold no more of their messages than keys and execution times. Such a page costs less.
 	StatesOnly bool

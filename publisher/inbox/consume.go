@@ -3,6 +3,7 @@ package inbox
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/postdate/postdate"
@@ -47,9 +48,14 @@ func (p *Publisher) readFor(ctx context.Context, r *store.InboxReceive, c *store
 		Due: c.Due(now, r.Limit)}
 	var err error
 	if len(reception.Due) > 0 {
-		if reception.Kept, err = p.box.ReadPlaces(ctx, r.Tenant, r.Inbox, reception.Due); err != nil {
+		var left []store.InboxPlace
+		reception.Kept, left, err = p.box.ReadPlaces(ctx, r.Tenant, r.Inbox, reception.Due)
+		if err != nil {
 			return nil, err
 		}
+		reception.Due = slices.DeleteFunc(reception.Due, func(at store.InboxPlace) bool {
+			return slices.Contains(left, at)
+		})
 	}
 	limit := c.Fresh(reception)
 	if limit == 0 {

@@ -123,6 +123,28 @@ func TestConsume(t *testing.T) {
 	c.want(9)
 }
 
+// What large payloads leave no room for comes with the next receive: it is not taken for expired.
+func TestLargeMessagesComeAPageAtATime(t *testing.T) {
+	c := newConsuming(t)
+	for i := range 5 {
+		m := store.InboxMessage{Tenant: "t", Inbox: "x", ScheduleID: strconv.Itoa(i), DeliveredAt: 1,
+			Payload: make([]byte, store.PageBytesMax/2)}
+		if err := c.box.AppendInbox(t.Context(), []store.InboxMessage{m}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := 1; i <= 3; i++ {
+		for _, ids := range [][]string{{"0", "1"}, {"2", "3"}, {"4"}} {
+			var want []string
+			for _, id := range ids {
+				want = append(want, fmt.Sprint(id, "/", i))
+			}
+			c.want(9, want...)
+		}
+		c.clock.Add(1000)
+	}
+}
+
 // A message is received by one of many workers, on whatever node.
 func TestWorkersShareMessages(t *testing.T) {
 	const messages, workers = 500, 8

@@ -146,8 +146,8 @@ func (s *Store) readSegments(ctx context.Context, tenant, name string, at place,
 	}
 	defer cursor.Close(ctx)
 	var messages []store.InboxMessage
-	end := int64(-1)
-	for len(messages) < limit && cursor.Next(ctx) {
+	end, bytes := int64(-1), 0
+	for len(messages) < limit && bytes < store.PageBytesMax && cursor.Next(ctx) {
 		var g segment
 		if err := cursor.Decode(&g); err != nil {
 			return nil, at, err
@@ -161,6 +161,10 @@ func (s *Store) readSegments(ctx context.Context, tenant, name string, at place,
 		end = g.end()
 		at = place{g.Number, max(at.number, g.Base)}
 		for i := range g.Messages[:min(len(g.Messages), limit-len(messages))] {
+			if bytes >= store.PageBytesMax {
+				break
+			}
+			bytes += len(g.Messages[i].Payload)
 			messages = append(messages, g.Messages[i].message(tenant, name))
 			messages[len(messages)-1].Place = store.InboxPlace{Segment: at.segment, Number: at.number}
 			at.number++
@@ -174,13 +178,22 @@ func (s *Store) readSegments(ctx context.Context, tenant, name string, at place,
 
 // ReadPlaces implements store.Inbox. It reads each segment from the first to the last of its places.
 func (s *Store) ReadPlaces(ctx context.Context, tenant, name string,
-	places []store.InboxPlace) (messages []store.InboxMessage, err error) {
+	places []store.InboxPlace) (messages []store.InboxMessage, left []store.InboxPlace, err error) {
 	wanted := map[int64][]int64{}
+	var segments []int64 // in the order of places
 	for _, p := range places {
+		if wanted[p.Segment] == nil {
+			segments = append(segments, p.Segment)
+		}
 		wanted[p.Segment] = append(wanted[p.Segment], p.Number)
 	}
-	inbox := inboxID(tenant, name)
-	for number, numbers := range wanted {
+	inbox, bytes := inboxID(tenant, name), 0
+	for _, number := range segments {
+		numbers := wanted[number]
+		if bytes >= store.PageBytesMax {
+			left = appendPlaces(left, number, numbers)
+			continue
+		}
 		var g segment
 		err := s.reading(ctx, func(ctx context.Context) error {
 			first, last := slices.Min(numbers), slices.Max(numbers)
@@ -193,18 +206,30 @@ func (s *Store) ReadPlaces(ctx context.Context, tenant, name string,
 			continue
 		}
 		if err != nil {
-			return nil, readError("reading an inbox", err)
+			return nil, nil, readError("reading an inbox", err)
 		}
 		begin := max(slices.Min(numbers), g.Base)
-		for _, n := range numbers {
+		for looked, n := range numbers {
+			if bytes >= store.PageBytesMax {
+				left = appendPlaces(left, number, numbers[looked:])
+				break
+			}
 			if i := n - begin; i >= 0 && i < int64(len(g.Messages)) {
 				m := g.Messages[i].message(tenant, name)
 				m.Place = store.InboxPlace{Segment: number, Number: n}
 				messages = append(messages, m)
+				bytes += len(m.Payload)
 			}
 		}
 	}
-	return messages, nil
+	return messages, left, nil
+}
+
+func appendPlaces(places []store.InboxPlace, segment int64, numbers []int64) []store.InboxPlace {
+	for _, n := range numbers {
+		places = append(places, store.InboxPlace{Segment: segment, Number: n})
+	}
+	return places
 }
 
 // A cursor is the store's name and a place: without the name, a cursor of another store would

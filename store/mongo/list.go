@@ -96,12 +96,13 @@ func listSelected(q *store.ListQuery) (all bson.A) {
 	return all
 }
 
-// readListed reads until limit messages are selected. If it looked at most messages, border is the last one.
+// readListed reads until limit messages are selected, or their payloads are a page. If there may be more, as it looked
+// at most messages or the page is full, border is the last one.
 func readListed(ctx context.Context, cursor *driver.Cursor, limit, most int) (all []*document, border *document,
 	err error) {
 	defer cursor.Close(ctx)
-	looked := 0
-	for len(all) < limit && cursor.Next(ctx) {
+	looked, bytes := 0, 0
+	for len(all) < limit && bytes < store.PageBytesMax && cursor.Next(ctx) {
 		looked++
 		// the next batch is as large as all before it: few round trips, and little that is not wanted
 		cursor.SetBatchSize(int32(max(looked, listBatchMin)))
@@ -111,8 +112,9 @@ func readListed(ctx context.Context, cursor *driver.Cursor, limit, most int) (al
 		}
 		border = read(cursor)
 		all = append(all, border)
+		bytes += len(border.Payload) + len(border.Large)
 	}
-	if looked < most {
+	if looked < most && bytes < store.PageBytesMax {
 		border = nil
 	}
 	return all, border, cursor.Err()

@@ -480,7 +480,7 @@ func (x *routed) operationsOfOthers() map[string]func() func() error {
 			for i := range read {
 				places[i] = read[i].Place
 			}
-			return func() error { _, err := s.ReadPlaces(ctx, "default", "a", places); return err }
+			return func() error { _, _, err := s.ReadPlaces(ctx, "default", "a", places); return err }
 		},
 		"Consumer":    func() func() error { return func() error { _, err := s.Consumer(ctx, routedConsumer); return err } },
 		"SetConsumer": func() func() error { return x.setConsumer },

@@ -125,7 +125,8 @@ func (s *Store) ReadInbox(_ context.Context, tenant, name, cursor string,
 	}
 	defer iter.Close()
 	var messages []store.InboxMessage
-	for ok := iter.First(); ok && len(messages) < limit; ok = iter.Next() {
+	bytes := 0
+	for ok := iter.First(); ok && len(messages) < limit && bytes < store.PageBytesMax; ok = iter.Next() {
 		from = binary.BigEndian.Uint64(iter.Key()[len(iter.Key())-8:])
 		m, err := readInboxMessage(iter.Value(), tenant, name)
 		if err != nil {
@@ -135,20 +136,25 @@ func (s *Store) ReadInbox(_ context.Context, tenant, name, cursor string,
 		}
 		m.Place.Number = int64(from)
 		messages = append(messages, m)
+		bytes += len(m.Payload)
 	}
 	return messages, s.cursor(from), s.readError(iter.Error())
 }
 
 // ReadPlaces implements store.Inbox. What has a place was read, and so is on disk.
 func (s *Store) ReadPlaces(_ context.Context, tenant, name string,
-	places []store.InboxPlace) (messages []store.InboxMessage, err error) {
-	for _, place := range places {
+	places []store.InboxPlace) (messages []store.InboxMessage, left []store.InboxPlace, err error) {
+	bytes := 0
+	for i, place := range places {
+		if bytes >= store.PageBytesMax {
+			return messages, places[i:], nil
+		}
 		v, closer, err := s.db.Get(inboxKey(nil, tenant, name, uint64(place.Number)))
 		if errors.Is(err, lsm.ErrNotFound) {
 			continue
 		}
 		if err != nil {
-			return nil, s.readError(err)
+			return nil, nil, s.readError(err)
 		}
 		m, err := readInboxMessage(v, tenant, name)
 		_ = closer.Close() // it returns no error
@@ -159,8 +165,9 @@ func (s *Store) ReadPlaces(_ context.Context, tenant, name string,
 		}
 		m.Place = place
 		messages = append(messages, m)
+		bytes += len(m.Payload)
 	}
-	return messages, nil
+	return messages, nil, nil
 }
 
 // A cursor is the store's name and a number: without the name, a cursor of another store would

@@ -96,9 +96,9 @@ func (x *trial) wantPlaces(inbox string, read []store.InboxMessage, want ...stor
 	for _, m := range read {
 		places = append(places, m.Place)
 	}
-	got, err := x.store.ReadPlaces(x.ctx, tenant, inbox, places)
-	if err != nil {
-		x.Errorf("ReadPlaces: %v", err)
+	got, left, err := x.store.ReadPlaces(x.ctx, tenant, inbox, places)
+	if err != nil || len(left) > 0 {
+		x.Errorf("ReadPlaces left %v: %v", left, err)
 	}
 	at := map[store.InboxPlace]store.InboxMessage{}
 	for _, m := range got {

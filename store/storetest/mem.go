@@ -326,13 +326,15 @@ func (m *Mem) List(_ context.Context, q store.ListQuery) (store.ListPage, error)
 	}
 	slices.SortFunc(all, func(a, b *Row) int { return compareListed(listPosition(&a.Record), listPosition(&b.Record)) })
 	var page store.ListPage
+	bytes := 0
 	for i, r := range all {
-		if i == q.Limit {
+		if i == q.Limit || bytes >= store.PageBytesMax {
 			last := listPosition(&page.Records[i-1])
 			page.Next = &last
 			break
 		}
 		page.Records = append(page.Records, r.Record)
+		bytes += len(r.Payload)
 	}
 	return page, nil
 }

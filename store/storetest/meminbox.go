@@ -69,7 +69,11 @@ func (m *Mem) ReadInbox(_ context.Context, tenant, name, after string,
 		}
 	}
 	from = max(from, box.expired)
-	to := min(from+limit, box.expired+len(box.messages))
+	to, bytes := from, 0
+	for to < min(from+limit, box.expired+len(box.messages)) && bytes < store.PageBytesMax {
+		bytes += len(box.messages[to-box.expired].Payload)
+		to++
+	}
 	page := slices.Clone(box.messages[from-box.expired : to-box.expired])
 	for i := range page {
 		page[i].Place = store.InboxPlace{Number: int64(from + i)}
@@ -79,21 +83,26 @@ func (m *Mem) ReadInbox(_ context.Context, tenant, name, after string,
 
 // ReadPlaces implements store.Inbox.
 func (m *Mem) ReadPlaces(_ context.Context, tenant, name string,
-	places []store.InboxPlace) (messages []store.InboxMessage, err error) {
+	places []store.InboxPlace) (messages []store.InboxMessage, left []store.InboxPlace, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	box := m.inboxes[inboxName{tenant, name}]
 	if box == nil {
-		return nil, nil
+		return nil, nil, nil
 	}
-	for _, p := range places {
+	bytes := 0
+	for looked, p := range places {
+		if bytes >= store.PageBytesMax {
+			return messages, places[looked:], nil
+		}
 		if i := int(p.Number) - box.expired; i >= 0 && i < len(box.messages) {
 			message := box.messages[i]
 			message.Place = p
 			messages = append(messages, message)
+			bytes += len(message.Payload)
 		}
 	}
-	return messages, nil
+	return messages, nil, nil
 }
 
 func (m *Mem) expireInboxes(e *store.Expiry) int {

@@ -132,7 +132,7 @@ func (s consumersKeepFirstUse) SetConsumer(ctx context.Context, name store.Consu
 
 // ReadPlaces counts from the first message that is kept.
 func (s placesShift) ReadPlaces(ctx context.Context, tenant, name string,
-	places []store.InboxPlace) ([]store.InboxMessage, error) {
+	places []store.InboxPlace) ([]store.InboxMessage, []store.InboxPlace, error) {
 	s.mu.Lock()
 	var shifted []store.InboxPlace
 	for _, p := range places {
@@ -142,19 +142,19 @@ func (s placesShift) ReadPlaces(ctx context.Context, tenant, name string,
 		shifted = append(shifted, p)
 	}
 	s.mu.Unlock()
-	messages, err := s.Mem.ReadPlaces(ctx, tenant, name, shifted)
+	messages, left, err := s.Mem.ReadPlaces(ctx, tenant, name, shifted)
 	for i := range messages {
 		messages[i].Place = places[i]
 	}
-	return messages, err
+	return messages, left, err
 }
 
 func (s placesIgnoreInboxes) ReadPlaces(ctx context.Context, tenant, name string,
-	places []store.InboxPlace) (messages []store.InboxMessage, err error) {
+	places []store.InboxPlace) (messages []store.InboxMessage, left []store.InboxPlace, err error) {
 	for _, any := range []string{name, "news", "mail"} {
-		if messages, err = s.Mem.ReadPlaces(ctx, tenant, any, places); len(messages) > 0 {
+		if messages, left, err = s.Mem.ReadPlaces(ctx, tenant, any, places); len(messages) > 0 {
 			break
 		}
 	}
-	return messages, err
+	return messages, left, err
 }

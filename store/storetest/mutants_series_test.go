@@ -729,6 +729,7 @@ func areaBugs() (bugs []plantedBug) {
 	in("redrive", bugsInRedrive)
 	in("purge", bugsInPurge)
 	in("deliver", bugsInDeliver)
+	in("large pages", bugsInPages)
 	return bugs
 }
 

@@ -94,6 +94,7 @@ func areas() []area {
 		{"usage", usages()},
 		{"requests", requests()},
 		{"inbox", inboxes()},
+		{"large pages", largePages()},
 		{"consumers", consumers()},
 		{"jobs", jobs()},
 		{"series", series()},
