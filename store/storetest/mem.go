@@ -60,7 +60,12 @@ type Row struct {
 	postdate.Record
 	Late    bool          // its place was already claimed, or seen to be empty
 	Written postdate.Time // by Mem.Clock
+
+	route postdate.Route // of the message, which is asked for often
 }
+
+// Route shadows that of the message.
+func (r *Row) Route() postdate.Route { return r.route }
 
 func (r *Row) at() bucket.Position { return positionOf(&r.Record) }
 
@@ -114,7 +119,7 @@ func (m *Mem) beyond(b int, after bucket.Position) []*Row {
 
 // Put writes a row in place of another one (nil: none), and calls Watch.
 func (m *Mem) Put(by string, old *Row, next postdate.Record, s *store.Settlement) *Row {
-	r := &Row{Record: next, Written: m.Clock()}
+	r := &Row{Record: next, Written: m.Clock(), route: next.Route()}
 	r.Late = !m.Records[r.Bucket].ClaimedFor(r.Route()).Before(r.at()) || !m.Seen[r.Bucket].Before(r.at())
 	m.leave(old)
 	for _, line := range m.lines(r) {
@@ -357,11 +362,10 @@ func listPosition(r *postdate.Record) store.ListPosition {
 // compareListed is the order of a list. A list has only one tenant, so the tenant does not
 // count.
 func compareListed(a, b store.ListPosition) int {
-	return cmp.Or(
-		cmp.Compare(a.ExecutionTime, b.ExecutionTime),
-		cmp.Compare(a.Bucket, b.Bucket),
-		strings.Compare(a.ScheduleID, b.ScheduleID),
-	)
+	if c := cmp.Compare(a.ExecutionTime, b.ExecutionTime); c != 0 { // mostly
+		return c
+	}
+	return cmp.Or(cmp.Compare(a.Bucket, b.Bucket), strings.Compare(a.ScheduleID, b.ScheduleID))
 }
 
 // Channels implements store.Channels.
