@@ -262,8 +262,10 @@ func (p *process) claim(e poller.Claim) {
 	})
 }
 
-// at formats a position for the log.
-func at(p bucket.Position) string { return fmt.Sprintf("%d/%s", p.Time-epoch, p.ScheduleID) }
+// at is a position for the log, which formats it only if somebody reads the log.
+type at bucket.Position
+
+func (p at) String() string { return fmt.Sprintf("%d/%s", p.Time-epoch, p.ScheduleID) }
 
 func (p *process) settle(e poller.Settle) {
 	w := p.w

@@ -30,8 +30,9 @@ type process struct {
 
 	m          *machine.Machine
 	tick       timer
-	heard      map[int]heard // by node
-	believes   string        // the members that it was last told of
+	heard      map[int]heard    // by node
+	believes   string           // the members that it was last told of
+	members    []machine.Member // the same; nil: it was told nothing yet
 	stopping   bool
 	publishing time.Duration // when its last publish ends
 	spin       spin
@@ -252,7 +253,7 @@ func (p *process) gossip() {
 // listen updates the members that the node believes in, and tells the machine if they changed.
 func (p *process) listen() {
 	n, now := p.n, p.w.now
-	var members []machine.Member
+	members := []machine.Member{}
 	for _, o := range p.w.nodes {
 		q := o.proc
 		switch {
@@ -270,13 +271,12 @@ func (p *process) listen() {
 	if now < n.ghost {
 		members = append(members, machine.Member{Name: "ghost", Lease: p.w.someLease()})
 	}
-	text := fmt.Sprint(members)
-	if text == p.believes || p.stopping {
+	if p.members != nil && slices.Equal(members, p.members) || p.stopping {
 		return
 	}
-	p.believes = text
-	p.w.markText(text)
-	p.w.tell(n, "believes in %s", text)
+	p.members, p.believes = members, fmt.Sprint(members)
+	p.w.markText(p.believes)
+	p.w.tell(n, "believes in %s", p.believes)
 	p.step(machine.Members{Members: members})
 	p.step(fence.Hint{})
 }

@@ -31,6 +31,7 @@ type world struct {
 	store    *Store
 	nodes    []*node
 	channels map[postdate.Channel]*broker
+	routes   []postdate.Route // of all tenants to them
 	weather  weather
 	history  *history
 
@@ -52,7 +53,8 @@ func newWorld(o Options, p *plan) *world {
 	luck := rand.NewPCG(o.Seed, 1)
 	w := &world{
 		plan: p, bug: o.bug, inject: o.inject, say: o.Say, seed: o.Seed, luck: luck, r: rand.New(luck),
-		channels: map[postdate.Channel]*broker{}, faults: map[string]int{}, trace: 14695981039346656037,
+		channels: map[postdate.Channel]*broker{}, routes: p.routes(), faults: map[string]int{},
+		trace: 14695981039346656037,
 	}
 	if o.Keep != nil {
 		w.keep = map[int]bool{}
@@ -79,8 +81,8 @@ func newWorld(o Options, p *plan) *world {
 }
 
 // routes lists the routes of all tenants.
-func (w *world) routes() (all []postdate.Route) {
-	for _, channel := range w.plan.channels {
+func (p *plan) routes() (all []postdate.Route) {
+	for _, channel := range p.channels {
 		for _, tenant := range tenants {
 			all = append(all, postdate.RouteOf(tenant, channel))
 		}
@@ -168,11 +170,15 @@ func (w *world) violate(promise int, format string, args ...any) {
 // mark adds numbers to the trace.
 func (w *world) mark(xs ...uint64) {
 	h := w.trace
-	for _, x := range append(xs, uint64(w.now)) {
-		h = (h ^ x) * 1099511628211
-		h ^= h >> 29
+	for _, x := range xs {
+		h = mixed(h, x)
 	}
-	w.trace = h
+	w.trace = mixed(h, uint64(w.now))
+}
+
+func mixed(h, x uint64) uint64 {
+	h = (h ^ x) * 1099511628211
+	return h ^ h>>29
 }
 
 // markText adds a text to the trace.
