@@ -28,8 +28,9 @@ type Mem struct {
 	Watch func(by string, before, after *Row, s *store.Settlement)
 
 	mu       sync.Mutex
-	leases   []bucket.Lease // by id
-	oldest   postdate.Time  // no row ended before this
+	leases   []bucket.Lease        // by id
+	oldest   postdate.Time         // no row ended before this
+	failed   map[postdate.Key]*Row // the rows that are DELIVERY_FAILED, which are few and listed often
 	inboxes  map[inboxName]*memInbox
 	channels map[postdate.Route]store.ChannelSettings
 	created  uint64 // messages so far
@@ -80,7 +81,7 @@ func NewMem(buckets int) *Mem {
 			Seen: make([]bucket.Position, buckets),
 		},
 		Clock: func() postdate.Time { return 0 }, Watch: func(string, *Row, *Row, *store.Settlement) {},
-		oldest: postdate.Far, inboxes: map[inboxName]*memInbox{},
+		oldest: postdate.Far, failed: map[postdate.Key]*Row{}, inboxes: map[inboxName]*memInbox{},
 		channels: map[postdate.Route]store.ChannelSettings{}, keys: map[string]store.APIKey{},
 		tenants: map[string]store.TenantSettings{}, pending: map[string]*memUsage{},
 		requests: map[postdate.Key]memRequest{}, consumer: map[store.ConsumerName]store.Consumer{},
@@ -128,6 +129,9 @@ func (m *Mem) Put(by string, old *Row, next postdate.Record, s *store.Settlement
 	}
 	m.count(r, 1)
 	m.Rows[r.Key] = r
+	if r.Status == postdate.DeliveryFailed {
+		m.failed[r.Key] = r
+	}
 	if r.Status.Final() {
 		m.oldest = min(m.oldest, r.SettledAt)
 	}
@@ -135,9 +139,12 @@ func (m *Mem) Put(by string, old *Row, next postdate.Record, s *store.Settlement
 	return r
 }
 
-// leave removes a row from its lines, and from what is counted.
+// leave removes a row (nil: none) from its lines, and from what is counted.
 func (m *Mem) leave(r *Row) {
 	m.count(r, -1)
+	if r != nil {
+		delete(m.failed, r.Key)
+	}
 	for _, line := range m.lines(r) {
 		i, _ := seek(*line, r.at())
 		*line = slices.Delete(*line, i, i+1)
@@ -323,8 +330,12 @@ func (m *Mem) Forget(_ context.Context, key postdate.Key, ifVersion uint64) erro
 func (m *Mem) List(_ context.Context, q store.ListQuery) (store.ListPage, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	rows := m.Rows
+	if q.Status == postdate.DeliveryFailed {
+		rows = m.failed
+	}
 	var all []*Row
-	for _, r := range m.Rows {
+	for _, r := range rows {
 		if selects(&q, &r.Record) {
 			all = append(all, r)
 		}
