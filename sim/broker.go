@@ -128,7 +128,7 @@ func (p *process) deliver(e poller.Publish, emissions []*emission) {
 	case w.chance(b.lose.now(w.now)):
 		fate = []how{failsBefore, failsAfter, failsHalfway}[w.r.IntN(3)]
 	}
-	p.call(storeCall{
+	p.call(&storeCall{
 		name: "deliver", buckets: buckets, fate: fate, lingers: true,
 		effect: []func(){func() { deliver(len(emissions)) }},
 		half:   func() { deliver(len(emissions) / 2) },

@@ -111,7 +111,7 @@ func (w *world) fate(n *node, k int) how {
 }
 
 // call sends a call to the store and returns its answer.
-func (p *process) call(c storeCall) {
+func (p *process) call(c *storeCall) {
 	w := p.w
 	w.calls++
 	k := w.calls
@@ -131,7 +131,7 @@ func (p *process) call(c storeCall) {
 				f = c.fate
 			}
 			for _, x := range w.weather.parts {
-				if x.fails(w.now, &c) {
+				if x.fails(w.now, c) {
 					f, c.slowly = x.fate(w), x.takes
 				}
 			}
@@ -141,7 +141,7 @@ func (p *process) call(c storeCall) {
 }
 
 // arrive carries out a call at the store.
-func (p *process) arrive(c storeCall, f how, began time.Duration) {
+func (p *process) arrive(c *storeCall, f how, began time.Duration) {
 	w := p.w
 	w.mark(7, uint64(f))
 	if f != wellDone {
@@ -243,7 +243,7 @@ func (p *process) claim(e poller.Claim) {
 		}
 		effect = []func(){read, func() { write(e.Claims) }}
 	}
-	p.call(storeCall{
+	p.call(&storeCall{
 		name: "claim", effect: effect, buckets: buckets,
 		half: func() { write(e.Claims[:len(e.Claims)/2]) },
 		answer: func() {
@@ -279,7 +279,7 @@ func (p *process) settle(e poller.Settle) {
 			s.Key.ScheduleID, s.Version, s.How, s.Attempts, s.AttemptTime-epoch, s.PossibleDuplicate, s.Reason)
 	}
 	all := slices.Clone(e.Settlements)
-	p.call(storeCall{
+	p.call(&storeCall{
 		name: "settle", ordered: true, buckets: buckets, effect: []func(){func() { w.store.Settle(ctx, all) }},
 		half:   func() { w.store.Settle(ctx, all[:len(all)/2]) },
 		answer: func() { p.step(poller.Settled{Call: e.Call}) },
@@ -296,7 +296,7 @@ func (p *process) unpark(e poller.Unpark) {
 	if wait := u.At.Sub(p.n.clock.now().Wall); wait > 3*time.Second { // even if its clock ran ahead and was set back
 		p.w.violate(1, "%s brings back messages of %s for a time that is %s ahead", p.n.name, u.Route, wait)
 	}
-	p.call(storeCall{
+	p.call(&storeCall{
 		name: "unpark", buckets: []int{u.Bucket},
 		effect: []func(){func() { moved, early, err = p.w.store.Unpark(ctx, u) }},
 		answer: func() { p.step(poller.Unparked{Unpark: u, Moved: moved, Early: early, Err: err}) },
@@ -306,7 +306,7 @@ func (p *process) unpark(e poller.Unpark) {
 
 func (p *process) findParked(e poller.FindParked) {
 	var found []store.ParkedRoute
-	p.call(storeCall{
+	p.call(&storeCall{
 		name: "find parked", buckets: e.Buckets,
 		effect: []func(){func() { found, _ = p.w.store.Parked(ctx, e.Buckets) }},
 		answer: func() { p.step(poller.ParkedFound{Buckets: e.Buckets, Found: p.parkedFound(found)}) },
@@ -322,7 +322,7 @@ func (p *process) locks(e fence.Effect) {
 	switch e := e.(type) {
 	case fence.Look:
 		saw := fence.Saw{Began: began.Mono}
-		p.call(storeCall{
+		p.call(&storeCall{
 			name: "look", deadline: p.lasts,
 			effect: []func(){func() { saw.Partitions, saw.Leases, _ = w.store.Look(ctx, e.Buckets) }},
 			answer: func() { p.step(saw) },
@@ -330,7 +330,7 @@ func (p *process) locks(e fence.Effect) {
 		})
 	case fence.Renew:
 		renewed, sent, offset := fence.Renewed{Began: began}, w.now, p.n.clock.offset
-		p.call(storeCall{
+		p.call(&storeCall{
 			name: "renew", deadline: p.lasts,
 			effect: []func(){func() { renewed.Store, _ = w.store.Renew(ctx, e.Lease) }},
 			answer: func() {
@@ -347,7 +347,7 @@ func (p *process) locks(e fence.Effect) {
 		})
 	case fence.Take:
 		var took []store.Acquired
-		p.call(storeCall{
+		p.call(&storeCall{
 			name: "take", deadline: p.lasts,
 			effect: []func(){func() { took, _ = w.store.Acquire(ctx, e.Wants) }},
 			half:   func() { w.store.Acquire(ctx, e.Wants[:len(e.Wants)/2]) },
@@ -355,7 +355,7 @@ func (p *process) locks(e fence.Effect) {
 			failed: func(err error) { p.step(fence.Took{Err: err}) },
 		})
 	case fence.GiveBack:
-		p.call(storeCall{
+		p.call(&storeCall{
 			name: "give back", deadline: p.lasts,
 			effect: []func(){func() { w.store.Release(ctx, e.Holds) }},
 			half:   func() { w.store.Release(ctx, e.Holds[:len(e.Holds)/2]) },
@@ -369,7 +369,7 @@ func (p *process) locks(e fence.Effect) {
 func (p *process) expire(e machine.Expire) {
 	var count int
 	by := p.deletion()
-	p.call(storeCall{
+	p.call(&storeCall{
 		name: "expire",
 		effect: []func(){func() {
 			count = p.w.store.expireFor(by, e.Expiry)

@@ -76,7 +76,7 @@ func (w *world) changeSeries(p *process, s *story, it item) {
 	var decided postdate.Time
 	var err error
 	fail := func(error) { answer(unknown) }
-	write := storeCall{name: it.kind.String(), failed: fail,
+	write := &storeCall{name: it.kind.String(), failed: fail,
 		answer: func() {
 			if err == nil && it.kind != opPause {
 				p.scheduled(s.key.Bucket, max(next.AttemptTime, r.at))
@@ -98,7 +98,7 @@ func (w *world) changeSeries(p *process, s *story, it item) {
 			}
 		}},
 	}
-	p.call(storeCall{name: "get", failed: fail,
+	p.call(&storeCall{name: "get", failed: fail,
 		effect: []func(){func() {
 			if err = s.reachable(); err == nil {
 				old, err = w.store.Get(ctx, s.key)

@@ -108,12 +108,12 @@ func (w *world) happen(i int) {
 		for b := range w.plan.buckets {
 			e.Buckets = append(e.Buckets, b)
 		}
-		p.call(storeCall{
+		p.call(&storeCall{
 			name: "expire", effect: []func(){func() { w.store.expireFor(deletion{}, e) }},
 			answer: func() {}, failed: func(error) {},
 		})
 	case opList:
-		p.call(storeCall{
+		p.call(&storeCall{
 			name:   "list",
 			effect: []func(){func() { w.store.List(ctx, store.ListQuery{Tenant: postdate.DefaultTenant, Limit: 100}) }},
 			answer: func() {}, failed: func(error) {},
@@ -188,7 +188,7 @@ func (s *story) reachable() error {
 func (w *world) schedule(p *process, s *story, m postdate.Message) {
 	answer := w.ask(opSchedule, s, string(m.Payload))
 	var got store.Inserted
-	p.call(storeCall{
+	p.call(&storeCall{
 		name: "insert", effect: []func(){func() {
 			if got.Err = s.reachable(); got.Err == nil {
 				got = w.store.Insert(ctx, []postdate.Message{m})[0]
@@ -207,7 +207,7 @@ func (w *world) schedule(p *process, s *story, m postdate.Message) {
 func (w *world) cancel(p *process, s *story) {
 	answer := w.ask(opCancel, s, "")
 	var got store.Cancelled
-	p.call(storeCall{
+	p.call(&storeCall{
 		name: "cancel", effect: []func(){func() {
 			if got.Err = s.reachable(); got.Err == nil {
 				got = w.store.Cancel(ctx, []postdate.Key{s.key}, p.wall())[0]
@@ -230,7 +230,7 @@ func (w *world) move(p *process, s *story, it item, edition string) {
 	answer := w.ask(opMove, s, edition)
 	var old, next postdate.Record
 	var err error
-	replace := storeCall{
+	replace := &storeCall{
 		name: "replace",
 		effect: []func(){func() {
 			m := old.Message
@@ -255,7 +255,7 @@ func (w *world) move(p *process, s *story, it item, edition string) {
 		},
 		failed: func(error) { answer(unknown) },
 	}
-	p.call(storeCall{
+	p.call(&storeCall{
 		name: "get", effect: []func(){func() {
 			if err = s.reachable(); err == nil {
 				old, err = w.store.Get(ctx, s.key)

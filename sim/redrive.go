@@ -57,7 +57,7 @@ type failed struct {
 // for the same messages may do the other thing.
 func (w *world) withFailed(p *process, it item, i int) {
 	var found []postdate.Record
-	p.call(storeCall{
+	p.call(&storeCall{
 		name: "list failed", failed: func(error) {},
 		effect: []func(){func() {
 			for _, tenant := range tenants {
@@ -149,7 +149,7 @@ func (w *world) redriveOrPurge(p *process, k kind, some []failed) {
 			}
 		}
 	}
-	p.call(storeCall{
+	p.call(&storeCall{
 		name: k.String(), effect: []func(){func() { act(some) }}, half: func() { act(some[:len(some)/2]) },
 		answer: func() {
 			for i, r := range results {

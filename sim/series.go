@@ -29,7 +29,7 @@ func (w *world) cancelRetried(p *process, s *story, answer func(outcome)) {
 	var keys []postdate.Key
 	var got []store.Cancelled
 	var err error
-	cancel := storeCall{
+	cancel := &storeCall{
 		name: "cancel", effect: []func(){func() { got = w.store.Cancel(ctx, keys, p.wall()) }},
 		half: func() { w.store.Cancel(ctx, keys[:len(keys)/2], p.wall()) },
 		answer: func() {
@@ -43,7 +43,7 @@ func (w *world) cancelRetried(p *process, s *story, answer func(outcome)) {
 		},
 		failed: func(error) { answer(unknown) },
 	}
-	p.call(storeCall{
+	p.call(&storeCall{
 		name: "retried", effect: []func(){func() {
 			if err = s.reachable(); err == nil {
 				keys, err = w.store.Retried(ctx, s.key)
