@@ -407,7 +407,7 @@ func TestCatchingUpBesideWhatIsNew(t *testing.T) {
 	for range rounds {
 		for b := range busy {
 			s.put(b, "x:new", 1, -ms)
-			s.m.nudge(b, since(s.now.Wall-1))
+			s.m.nudge(b, spanSince(s.now.Wall-1))
 		}
 		s.tick(20 * ms)
 		for _, c := range slices.Clone(s.calls) {
@@ -423,7 +423,7 @@ func TestCatchingUpBesideWhatIsNew(t *testing.T) {
 		t.Errorf("arrived: %v", s.arrived)
 	}
 	for b := range busy {
-		s.m.nudge(b, since(s.now.Wall-1))
+		s.m.nudge(b, spanSince(s.now.Wall-1))
 	}
 	s.m.fileTouched()
 	for _, b := range s.m.choices(s.now, false, 64) {

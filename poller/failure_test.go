@@ -71,7 +71,7 @@ func TestWhatAFailureLeftIsFound(t *testing.T) {
 	rec := records("inbox:b", 1, s.now.Wall+50)[0]
 	rec.ExpiresAt, rec.FailureChannel = rec.ExecutionTime+1, "inbox:failed"
 	s.store.Put("", nil, rec, nil)
-	s.m.nudge(0, since(rec.ExecutionTime))
+	s.m.nudge(0, spanSince(rec.ExecutionTime))
 	s.run(300 * ms)
 	if s.arrived["inbox:failed"] != 1 {
 		t.Errorf("what arrived is %v, and what failed %v", s.arrived, s.failed)

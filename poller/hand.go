@@ -48,7 +48,7 @@ func (m *Machine) take(now postdate.Now, p poll, rec *postdate.Record) {
 	b := p.bucket
 	if it, here := b.hand[rec.Key]; here {
 		if it.rec.State != rec.State {
-			it.next = min(it.next, rec.AttemptTime) // its settlement went through, and something followed
+			it.next = rec.AttemptTime // its settlement went through, and something followed
 		}
 		return
 	}
@@ -59,15 +59,17 @@ func (m *Machine) take(now postdate.Now, p poll, rec *postdate.Record) {
 	default:
 		// A parking may be written twice. If the message was unparked in between, this scan may
 		// have read it unparked although it is parked again by now. The next scan tells.
-		b.missed(during(rec.AttemptTime))
+		b.missed(spanOf(rec.AttemptTime))
 		return
 	}
 	if rec.AttemptTime <= p.claim.Checkpoint {
 		// It was inserted behind the checkpoint. The next claim first lowers the checkpoint, so
 		// that a crash leaves the message in the range that is in doubt.
-		b.missed(during(rec.AttemptTime))
+		b.missed(spanOf(rec.AttemptTime))
 		return
 	}
+	own := *rec // else a page would be kept for as long as any of its messages
+	rec = &own
 	route := rec.Route()
 	c := m.channelOf(route)
 	inDoubt := !rec.Parked && b.inherited.InDoubt(route, bucket.PositionOf(rec.Key, rec.AttemptTime)) &&
@@ -93,7 +95,7 @@ func (m *Machine) take(now postdate.Now, p poll, rec *postdate.Record) {
 	}
 	m.count(it.channel, 1)
 	m.readAgain(b, rec.Key)
-	m.handBytes += len(rec.Payload)
+	m.handBytes += rec.Bytes()
 	if it.due <= now.Wall {
 		m.makeReady(it)
 	} else {
@@ -125,10 +127,10 @@ func (m *Machine) drop(it *Item) {
 	if b.polling {
 		b.letGo[it.rec.Key] = it.rec.State
 	}
-	m.handBytes -= len(it.rec.Payload)
+	m.handBytes -= it.rec.Bytes()
 	m.count(it.channel, -1)
 	if it.next != postdate.Far {
-		m.nudge(b.hold.Bucket, during(it.next))
+		m.nudge(b.hold.Bucket, spanOf(it.next))
 	}
 }
 

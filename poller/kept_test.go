@@ -1,7 +1,9 @@
 package poller
 
 import (
+	"runtime"
 	"testing"
+	"weak"
 
 	"github.com/postdate/postdate"
 )
@@ -24,4 +26,32 @@ func TestWhatIsSettledIsNotKept(t *testing.T) {
 	if kept, inHand := s.m.buckets[0].oldest.Len(), s.m.hand; kept != 1 || inHand != 1 {
 		t.Errorf("%d messages are kept, and %d are in hand", kept, inHand)
 	}
+}
+
+// One message of a page hangs: the payloads of the others of the page are let go.
+func TestAHungMessageKeepsNoPage(t *testing.T) {
+	s := newBareShop(t, nil)
+	s.gainEmpty(1)
+	call := s.ask(0)
+	kept := func() weak.Pointer[byte] {
+		page := append(s.put(0, "inbox:hangs", 1, -ms), s.put(0, "inbox:flows", 1, -ms)...)
+		page[1].Payload = make([]byte, 1<<20)
+		s.find(call, page...)
+		return weak.Make(&page[1].Payload[0])
+	}()
+	for _, p := range s.unanswered {
+		if routeOf(p) == "inbox:flows" {
+			s.publish(p, confirmed)
+		}
+	}
+	s.tick(ms)
+	s.tick(ms)
+	s.unanswered, s.calls, s.log = nil, nil, nil
+	for range 3 {
+		runtime.GC()
+	}
+	if b := s.m.buckets[0]; len(b.hand) != 1 || kept.Value() != nil {
+		t.Errorf("%d are in hand, with %d bytes; what is settled is kept: %v", len(b.hand), s.m.handBytes, kept.Value() != nil)
+	}
+	runtime.KeepAlive(s)
 }

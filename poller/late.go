@@ -11,14 +11,14 @@ import (
 // span is where unseen messages may be: after one position, and up to another.
 type span struct{ after, to bucket.Position }
 
-// during is the span of a millisecond.
-func during(t postdate.Time) span { return span{bucket.Position{Time: t}, bucket.UpTo(t)} }
+// spanOf is the span of a millisecond.
+func spanOf(t postdate.Time) span { return span{bucket.Position{Time: t}, bucket.UpTo(t)} }
 
-// from is a span without an end of its own: scans follow it to where the bucket is read to.
-func from(p bucket.Position) span { return span{p, nowhere} }
+// spanFrom is a span without an end of its own: scans follow it to where the bucket is read to.
+func spanFrom(p bucket.Position) span { return span{p, nowhere} }
 
-// since is the same, from a millisecond on.
-func since(t postdate.Time) span { return from(bucket.Position{Time: t}) }
+// spanSince is the same, from a millisecond on.
+func spanSince(t postdate.Time) span { return spanFrom(bucket.Position{Time: t}) }
 
 // spans wait for scans, in turn.
 type spans []span
@@ -38,8 +38,8 @@ func (s *spans) add(n span) {
 	}
 }
 
-// next returns where the first span begins, whose next turn comes after those of the others.
-func (s spans) next() bucket.Position {
+// takeTurn returns where the first span begins, whose next turn comes after those of the others.
+func (s spans) takeTurn() bucket.Position {
 	first := s[0]
 	copy(s, s[1:])
 	s[len(s)-1] = first
@@ -89,7 +89,8 @@ func (m *Machine) heardNudges(b *owned) {
 	m.touch(b) // also where none came: it goes back to the agenda
 }
 
-// turnedUp notes that there may be unseen messages in a span, which begins with a millisecond.
+// turnedUp notes that something turned up in a span, which begins with a millisecond. What begins exactly at read is
+// still ahead of the scans.
 func (b *owned) turnedUp(s span) {
 	if s.after.Before(b.read) { // also where a page ended within that millisecond
 		b.missed(s)
@@ -98,7 +99,8 @@ func (b *owned) turnedUp(s span) {
 	b.due = min(b.due, s.after.Time)
 }
 
-// missed notes that there may be unseen messages in a span. If it is ahead of read, the scan that goes on from
+// missed notes that scans may have passed messages in a span unseen, also what begins exactly at read: it may come
+// before read moves. If the span is ahead of read, the scan that goes on from
 // read finds them; a scan of what is late moves read, so it must not begin there. While scans of what is late go
 // on, they keep their place, and the span waits for those of what is late again.
 func (b *owned) missed(s span) {

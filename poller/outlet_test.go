@@ -506,7 +506,7 @@ func TestFirstDue(t *testing.T) {
 	}{
 		"nothing":              {func(*owned) {}, postdate.Far},
 		"late":                 {func(b *owned) { b.late = bucket.UpTo(40) }, bucket.UpTo(40).Time},
-		"late again":           {func(b *owned) { b.late, b.again = bucket.UpTo(40), spans{during(50), from(bucket.UpTo(30))} }, bucket.UpTo(30).Time},
+		"late again":           {func(b *owned) { b.late, b.again = bucket.UpTo(40), spans{spanOf(50), spanFrom(bucket.UpTo(30))} }, bucket.UpTo(30).Time},
 		"claimed and not read": {func(b *owned) { b.record.Claimed = bucket.UpTo(200) }, bucket.UpTo(100).Time},
 		"known":                {func(b *owned) { b.due = 150 }, 150},
 		"behind":               {func(b *owned) { b.record.Behind = map[postdate.Route]bucket.Position{route: bucket.UpTo(70)} }, bucket.UpTo(70).Time},

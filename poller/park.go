@@ -362,7 +362,7 @@ func (m *Machine) unparked(now postdate.Now, ev Unparked) {
 		m.retries.remove(b)
 		b.unparks = true
 		if ev.Moved > 0 {
-			m.nudge(ev.Unpark.Bucket, since(ev.Unpark.At))
+			m.nudge(ev.Unpark.Bucket, spanSince(ev.Unpark.At))
 			if u.tells && ev.Early == ev.Moved {
 				c.site.brings = min(2*c.site.brings, m.c.UnparkMax)
 			} else {

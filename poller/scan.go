@@ -313,7 +313,7 @@ func (m *Machine) chooseKind(now postdate.Now, b *owned, p *poll, turn int, may 
 	case 1:
 		p.kind, scan.After = scanLate, b.late
 		if len(b.again) > 0 && b.turn%2 == 0 {
-			p.kind, scan.After = scanAgain, b.again.next()
+			p.kind, scan.After = scanAgain, b.again.takeTurn()
 		}
 		return b.late != nowhere
 	default:
@@ -380,13 +380,13 @@ func (m *Machine) scanned(now postdate.Now, p poll, r *store.ClaimResult) {
 	switch p.kind {
 	case scanBehind:
 		if r.Ended.Before(r.To) { // others came in meanwhile: what follows is claimed, and not read
-			b.missed(from(r.Ended))
+			b.missed(spanFrom(r.Ended))
 		}
 	case scanSweep, scanLate:
 		b.sweeping = b.sweeping || p.kind == scanSweep
 		b.again = p.leaves(r)
-		if p.kind == scanSweep && !p.passed(r, b.late) {
-			b.again.add(from(b.late)) // it does not wait until the sweep comes there
+		if p.kind == scanSweep && b.late != nowhere && !p.passed(r, b.late) {
+			b.again.add(spanFrom(b.late)) // it does not wait until the sweep comes there
 		}
 		b.late = nowhere
 		b.readTo(r)
@@ -448,10 +448,10 @@ func (b *owned) readTo(r *store.ClaimResult) {
 		b.read, b.due = r.Ended, r.Next
 		if late := b.late; b.read.Before(late) {
 			b.late = nowhere
-			b.missed(from(late))
+			b.missed(spanFrom(late))
 		}
 	case r.Ended.Before(b.read):
-		b.missed(from(r.Ended)) // it had gone back, and goes on from there
+		b.missed(spanFrom(r.Ended)) // it had gone back, and goes on from there
 	default:
 		b.read, b.due = r.Ended, r.Ended.Time
 	}

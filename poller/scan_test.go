@@ -541,21 +541,21 @@ func TestWhereScansGoOn(t *testing.T) {
 		wantAgain              spans
 		sweeping, wantSweeping bool
 	}{
-		{name: "a sweep keeps what it has not passed", kind: scanSweep, late: 50, ended: 30, wantLate: 30, wantAgain: spans{since(50)}, wantSweeping: true},
-		{name: "a sweep keeps both", kind: scanSweep, late: 50, again: spans{since(40)}, ended: 30, wantLate: 30, wantAgain: spans{since(40), since(50)}, wantSweeping: true},
-		{name: "a sweep passes both", kind: scanSweep, late: 20, again: spans{since(10)}, ended: 30, wantLate: 30, wantSweeping: true},
-		{name: "a sweep comes to its end", kind: scanSweep, late: 20, again: spans{since(10)}, ended: 100},
-		{name: "late goes on", kind: scanLate, late: 20, again: spans{since(10)}, ended: 30, wantLate: 30, wantAgain: spans{since(10)}},
-		{name: "late passes again", kind: scanLate, late: 20, again: spans{since(25)}, ended: 30, wantLate: 30},
-		{name: "late ends, and again follows", kind: scanLate, late: 20, again: spans{since(10)}, ended: 100, wantLate: 10},
-		{name: "late ends a sweep beside again", kind: scanLate, late: 20, again: spans{since(10)}, ended: 100, wantLate: 10, sweeping: true},
-		{name: "again goes on before late", kind: scanAgain, late: 60, again: spans{since(10)}, ended: 30, wantLate: 60, wantAgain: spans{since(30)}},
-		{name: "again catches up with late", kind: scanAgain, late: 25, again: spans{since(10)}, ended: 30, wantLate: 30},
-		{name: "again goes on after late", kind: scanAgain, late: 5, again: spans{since(10)}, ended: 30, wantLate: 5, wantAgain: spans{since(30)}},
-		{name: "again after late ends", kind: scanAgain, late: 5, again: spans{since(10)}, ended: 100, wantLate: 5},
-		{name: "again before late ends both", kind: scanAgain, late: 60, again: spans{since(10)}, ended: 100, sweeping: true},
-		{name: "the clock was set back to between both", kind: scanOn, late: 20, again: spans{since(50)}, ended: 40, wantLate: 20},
-		{name: "the clock was set back to before both", kind: scanOn, late: 20, again: spans{since(50)}, ended: 10},
+		{name: "a sweep keeps what it has not passed", kind: scanSweep, late: 50, ended: 30, wantLate: 30, wantAgain: spans{spanSince(50)}, wantSweeping: true},
+		{name: "a sweep keeps both", kind: scanSweep, late: 50, again: spans{spanSince(40)}, ended: 30, wantLate: 30, wantAgain: spans{spanSince(40), spanSince(50)}, wantSweeping: true},
+		{name: "a sweep passes both", kind: scanSweep, late: 20, again: spans{spanSince(10)}, ended: 30, wantLate: 30, wantSweeping: true},
+		{name: "a sweep comes to its end", kind: scanSweep, late: 20, again: spans{spanSince(10)}, ended: 100},
+		{name: "late goes on", kind: scanLate, late: 20, again: spans{spanSince(10)}, ended: 30, wantLate: 30, wantAgain: spans{spanSince(10)}},
+		{name: "late passes again", kind: scanLate, late: 20, again: spans{spanSince(25)}, ended: 30, wantLate: 30},
+		{name: "late ends, and again follows", kind: scanLate, late: 20, again: spans{spanSince(10)}, ended: 100, wantLate: 10},
+		{name: "late ends a sweep beside again", kind: scanLate, late: 20, again: spans{spanSince(10)}, ended: 100, wantLate: 10, sweeping: true},
+		{name: "again goes on before late", kind: scanAgain, late: 60, again: spans{spanSince(10)}, ended: 30, wantLate: 60, wantAgain: spans{spanSince(30)}},
+		{name: "again catches up with late", kind: scanAgain, late: 25, again: spans{spanSince(10)}, ended: 30, wantLate: 30},
+		{name: "again goes on after late", kind: scanAgain, late: 5, again: spans{spanSince(10)}, ended: 30, wantLate: 5, wantAgain: spans{spanSince(30)}},
+		{name: "again after late ends", kind: scanAgain, late: 5, again: spans{spanSince(10)}, ended: 100, wantLate: 5},
+		{name: "again before late ends both", kind: scanAgain, late: 60, again: spans{spanSince(10)}, ended: 100, sweeping: true},
+		{name: "the clock was set back to between both", kind: scanOn, late: 20, again: spans{spanSince(50)}, ended: 40, wantLate: 20},
+		{name: "the clock was set back to before both", kind: scanOn, late: 20, again: spans{spanSince(50)}, ended: 10},
 	} {
 		s := newShop(t, 1, nil)
 		b := s.m.buckets[0]
@@ -565,7 +565,7 @@ func TestWhereScansGoOn(t *testing.T) {
 		case scanLate:
 			p.claim.Scan.After = b.late
 		case scanAgain:
-			p.claim.Scan.After = b.again.next()
+			p.claim.Scan.After = b.again.takeTurn()
 		}
 		s.m.scanned(s.now, p, &store.ClaimResult{Ended: at(test.ended), Complete: test.kind == scanOn || test.ended == 100, Next: postdate.Far})
 		if b.late != at(test.wantLate) || !slices.Equal(b.again, test.wantAgain) || b.sweeping != test.wantSweeping {
@@ -595,7 +595,7 @@ func TestWhatIsMissed(t *testing.T) {
 	} {
 		b := &owned{read: at(test.read), late: nowhere, due: postdate.Far}
 		if test.missed != 0 {
-			b.missed(since(test.missed))
+			b.missed(spanSince(test.missed))
 		}
 		b.readTo(&store.ClaimResult{Complete: true, Ended: at(test.ended), Next: postdate.Far})
 		if b.late != test.wantLate || b.due != test.wantDue || b.read != at(test.ended) {
@@ -603,16 +603,16 @@ func TestWhatIsMissed(t *testing.T) {
 		}
 	}
 	b := &owned{read: at(20), late: nowhere, due: 40}
-	b.missed(since(30))
-	if b.missed(since(50)); b.late != nowhere || b.due != 30 {
+	b.missed(spanSince(30))
+	if b.missed(spanSince(50)); b.late != nowhere || b.due != 30 {
 		t.Errorf("ahead of what is read: late %v, due %v", b.late, b.due)
 	}
-	b.missed(since(10)) // from where scans go on
-	b.missed(since(12))
-	b.missed(during(8))
-	b.missed(since(4))
-	b.missed(during(8))
-	if b.late != at(10) || !slices.Equal(b.again, spans{since(12), during(8), since(4)}) {
+	b.missed(spanSince(10)) // from where scans go on
+	b.missed(spanSince(12))
+	b.missed(spanOf(8))
+	b.missed(spanSince(4))
+	b.missed(spanOf(8))
+	if b.late != at(10) || !slices.Equal(b.again, spans{spanSince(12), spanOf(8), spanSince(4)}) {
 		t.Errorf("beside what is late: late %v, again %v", b.late, b.again)
 	}
 	b.record.Claimed = at(20)

@@ -116,7 +116,7 @@ func (m *Machine) startSettle(now postdate.Now, l *lane) {
 	}
 	n := min(len(l.settle), m.c.SettleMax)
 	items := l.settle[:n:n]
-	l.settle = append(l.settle[:0:0], l.settle[n:]...)
+	l.settle = append([]settling(nil), l.settle[n:]...) // [:0:0] would keep what is settled
 	settlements := make([]store.Settlement, n)
 	for i := range settlements {
 		settlements[i] = items[i].as
@@ -159,15 +159,15 @@ func (m *Machine) wrote(s settling) {
 	}
 	switch {
 	case s.as.How == store.SettleRetry || s.as.How == store.SettlePark:
-		m.nudge(b.hold.Bucket, during(s.as.Again()))
+		m.nudge(b.hold.Bucket, spanOf(s.as.Again()))
 	case s.as.Leaves():
-		m.nudge(b.hold.Bucket, during(s.as.At))
+		m.nudge(b.hold.Bucket, spanOf(s.as.At))
 	}
 	if s.as.Advances() && !s.as.Next.Over {
 		if it != nil {
 			b.arm(it, s.as.Next)
 		}
-		m.nudge(b.hold.Bucket, during(s.as.Next.AttemptTime))
+		m.nudge(b.hold.Bucket, spanOf(s.as.Next.AttemptTime))
 	}
 }
 

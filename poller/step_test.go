@@ -18,7 +18,7 @@ func TestAClockThatIsJudgedCounts(t *testing.T) {
 		b.now.Wall = b.now.Wall.Add(set)
 		b.step(fence.Tick{})
 		b.after(ms)
-		b.m.nudge(0, since(b.now.Wall-1))
+		b.m.nudge(0, spanSince(b.now.Wall-1))
 		claims := of[Claim](b.step(fence.LeaseUntil{Mono: b.now.Mono + time.Hour, Read: b.now}))
 		if len(claims) != 1 || claims[0].Claims[0].To.Time != b.now.Wall.Add(b.m.c.Ahead)+1 {
 			t.Errorf("set by %s: it is %d, and claimed as %+v", set, b.now.Wall, claims)

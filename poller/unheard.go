@@ -116,7 +116,7 @@ func (m *Machine) forgetUnheard(b *owned, ofAny int) {
 func (m *Machine) reread(b *owned) {
 	for _, it := range b.items() {
 		if it.stage == stageWaiting || it.stage == stageReady {
-			b.missed(during(it.rec.AttemptTime))
+			b.missed(spanOf(it.rec.AttemptTime))
 			b.dropped[it.rec.Key] = it.channel
 			it.channel.dropped++
 			m.drop(it)
