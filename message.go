@@ -105,6 +105,17 @@ const HeaderNoKey = "postdate-no-key"
 // Header is one of the client's own headers.
 type Header struct{ Name, Value string }
 
+// HeadersBytes is how many bytes headers have.
+func HeadersBytes(headers []Header) (n int) {
+	for _, h := range headers {
+		n += len(h.Name) + len(h.Value)
+	}
+	return n
+}
+
+// Bytes is what counts of a message where memory is bounded: its payload and its headers.
+func (m *Message) Bytes() int { return len(m.Payload) + HeadersBytes(m.Headers) }
+
 // Digest identifies the content of a request.
 type Digest [16]byte
 

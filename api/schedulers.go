@@ -138,7 +138,7 @@ func (s *Server) getTasks(ctx *fasthttp.RequestCtx) *Problem {
 }
 
 // A list of tasks is put together from pages of taskPage tasks, which may be large. Most messages are no tasks: it
-// ends after taskPagesMax pages, or taskSparseMax that are not full.
+// ends after taskPagesMax pages, or taskSparseMax that are not full. Large tasks also leave pages that are not full.
 const (
 	taskPage      = 100
 	taskPagesMax  = 100

@@ -26,7 +26,7 @@ type InboxMessage struct {
 // InboxRead says what to read from an inbox.
 type InboxRead struct {
 	After string        // the NextCursor of an earlier page; "": from the oldest message that is kept
-	Limit int           // how many messages at most; 0: 1,000, which is also the maximum
+	Limit int           // at most so many messages; 0: 1,000, which is also the maximum. Large ones end a page before
 	Wait  time.Duration // how long to wait for a message if there is none; at most 30 s
 }
 

@@ -76,7 +76,7 @@ type Config struct {
 	// as it confirmed in its best two seconds of the last ten if that is more. A crash leaves
 	// these in doubt. Half of it is reserved for claims of any channel, so it is at least 2.
 	DoubtMax     int
-	HandBytesMax int // payload bytes in memory
+	HandBytesMax int // of payloads and headers in memory
 	// PayloadBytesMax is the largest payload. Each bucket read may bring one of that size.
 	PayloadBytesMax int
 	PageMax         int // messages per bucket and claim
@@ -370,7 +370,7 @@ func (m *Machine) Step(read postdate.Now, ev Event) []Effect {
 		m.setLimits(now, ev.Settings)
 	case Nudged:
 		for _, n := range ev.Nudges {
-			m.nudge(n.Bucket, since(n.At)) // of several, it may be the earliest
+			m.nudge(n.Bucket, spanSince(n.At)) // of several, it may be the earliest
 		}
 	case Claimed:
 		m.claimed(now, ev)

@@ -111,7 +111,7 @@ func unprovenRoomOf(s *site, unproven, quarter int) int {
 	return max(min(windowMin-s.inFlight, quarter-unproven), 0)
 }
 
-// room is how many messages and payload bytes a call may bring, and for how many buckets: each
+// room is how many messages and bytes a call may bring, and for how many buckets: each
 // may bring one payload of any size. It is half of what is free, so that a call that hangs
 // leaves room for others.
 func (m *Machine) room() (messages, bytes, buckets int) {

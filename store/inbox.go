@@ -15,13 +15,14 @@ type Inbox interface {
 
 	// ReadInbox returns up to limit messages after a cursor ("": from the first that is kept),
 	// in the order in which they were appended, and the cursor after the last one returned; fewer
-	// where their payloads reach [PageBytesMax]. A reader that goes on from cursor to cursor sees
+	// where they reach [PageBytesMax]. A reader that goes on from cursor to cursor sees
 	// every message. An invalid cursor is KindInvalid.
 	ReadInbox(ctx context.Context, tenant, name, after string, limit int) (messages []InboxMessage, next string,
 		err error)
 
 	// ReadPlaces returns the messages at these places of an inbox, in any order, without those that expired. It
-	// looks at the first place at least. Where it did not look is left: the payloads reached [PageBytesMax] before.
+	// looks at the first place at least, and at the others in any order until what it found reaches
+	// [PageBytesMax]. Where it did not look is left.
 	ReadPlaces(ctx context.Context, tenant, name string, places []InboxPlace) (messages []InboxMessage,
 		left []InboxPlace, err error)
 }
@@ -69,3 +70,6 @@ type InboxMessage struct {
 	Headers           []postdate.Header
 	Place             InboxPlace // only of messages that were read
 }
+
+// Bytes is what counts of the message where memory is bounded: its payload and its headers.
+func (m *InboxMessage) Bytes() int { return len(m.Payload) + postdate.HeadersBytes(m.Headers) }

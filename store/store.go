@@ -145,7 +145,7 @@ type ListQuery struct {
 	From     postdate.Time // execution time at least this
 	To       postdate.Time // execution time below this
 	After    *ListPosition // continue after this message
-	Limit    int           // at least 1; payloads that reach PageBytesMax end a page before
+	Limit    int           // at least 1; messages that reach PageBytesMax end a page before
 
 	// StatesOnly: records need hold no more of their messages than keys and execution times. Such a page costs less.
 	StatesOnly bool
@@ -215,12 +215,12 @@ type Claim struct {
 }
 
 // Scan selects PENDING messages, parked or not, in order of position: those after After and up
-// to Claim.To that the claim covers. It ends with the message that reaches Limit or BytesMax of
-// payload, or after it skipped many; it always makes progress.
+// to Claim.To that the claim covers. It ends with the message that reaches Limit or BytesMax,
+// or after it skipped many; it always makes progress.
 type Scan struct {
 	After    bucket.Position // the zero Position: from the first message
 	Limit    int             // messages
-	BytesMax int             // payload bytes
+	BytesMax int             // of payloads and headers
 }
 
 // ClaimResult is what a claim found.

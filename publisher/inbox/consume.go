@@ -47,18 +47,18 @@ func (p *Publisher) readFor(ctx context.Context, r *store.InboxReceive, c *store
 	reception := &store.Reception{ID: id, Limit: r.Limit, Now: now, Until: now.Add(r.Visibility),
 		Due: c.Due(now, r.Limit)}
 	var err error
+	full := false // the page
 	if len(reception.Due) > 0 {
 		var left []store.InboxPlace
 		reception.Kept, left, err = p.box.ReadPlaces(ctx, r.Tenant, r.Inbox, reception.Due)
 		if err != nil {
 			return nil, err
 		}
-		reception.Due = slices.DeleteFunc(reception.Due, func(at store.InboxPlace) bool {
-			return slices.Contains(left, at)
-		})
+		full = len(left) > 0
+		reception.Due = without(reception.Due, left)
 	}
 	limit := c.Fresh(reception)
-	if limit == 0 {
+	if limit == 0 || full {
 		return reception, nil
 	}
 	reception.New, reception.Next, err = p.box.ReadInbox(ctx, r.Tenant, r.Inbox, c.Cursor, limit)
@@ -67,6 +67,15 @@ func (p *Publisher) readFor(ctx context.Context, r *store.InboxReceive, c *store
 			"nothing, as after a restore: use a consumer of another name: %w", r.Consumer, r.Inbox, err)
 	}
 	return reception, err
+}
+
+// without returns the places that are not among others.
+func without(places, others []store.InboxPlace) []store.InboxPlace {
+	leave := make(map[store.InboxPlace]bool, len(others))
+	for _, at := range others {
+		leave[at] = true
+	}
+	return slices.DeleteFunc(places, func(at store.InboxPlace) bool { return leave[at] })
 }
 
 // Acknowledge makes durable that a consumer does not receive these messages again. It returns one error per receipt:

@@ -222,6 +222,16 @@ func (d *document) requests() (digest postdate.Digest, o postdate.Original) {
 // payloadBytes is the payload's size, whether the payload was read or not.
 func (d *document) payloadBytes() int { return max(len(d.Payload), d.LargeBytes, d.Sized) }
 
+// bytes is [postdate.Message.Bytes] of the message, whether its payload was read or not.
+func (d *document) bytes() int { return d.payloadBytes() + headersBytes(d.Headers) }
+
+func headersBytes(headers []header) (n int) {
+	for _, h := range headers {
+		n += len(h.Name) + len(h.Value)
+	}
+	return n
+}
+
 // anyOf matches one of the values.
 func anyOf[T any](values []T) any {
 	if len(values) == 1 {

@@ -320,7 +320,7 @@ func (c *scan) cut() {
 			continue
 		}
 		c.chosen = append(c.chosen, d)
-		bytes += d.payloadBytes()
+		bytes += d.bytes()
 		if len(c.chosen) >= c.Scan.Limit || bytes >= c.Scan.BytesMax {
 			return
 		}

@@ -164,8 +164,8 @@ func (s *Store) readSegments(ctx context.Context, tenant, name string, at place,
 			if bytes >= store.PageBytesMax {
 				break
 			}
-			bytes += len(g.Messages[i].Payload)
 			messages = append(messages, g.Messages[i].message(tenant, name))
+			bytes += messages[len(messages)-1].Bytes()
 			messages[len(messages)-1].Place = store.InboxPlace{Segment: at.segment, Number: at.number}
 			at.number++
 		}
@@ -218,7 +218,7 @@ func (s *Store) ReadPlaces(ctx context.Context, tenant, name string,
 				m := g.Messages[i].message(tenant, name)
 				m.Place = store.InboxPlace{Segment: number, Number: n}
 				messages = append(messages, m)
-				bytes += len(m.Payload)
+				bytes += m.Bytes()
 			}
 		}
 	}

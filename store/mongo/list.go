@@ -96,8 +96,8 @@ func listSelected(q *store.ListQuery) (all bson.A) {
 	return all
 }
 
-// readListed reads until limit messages are selected, or their payloads are a page. If there may be more, as it looked
-// at most messages or the page is full, border is the last one.
+// readListed reads until limit messages are selected, or they fill a page. If there may be more, because it looked at
+// as many as it may or the page is full, border is the last one.
 func readListed(ctx context.Context, cursor *driver.Cursor, limit, most int) (all []*document, border *document,
 	err error) {
 	defer cursor.Close(ctx)
@@ -112,7 +112,7 @@ func readListed(ctx context.Context, cursor *driver.Cursor, limit, most int) (al
 		}
 		border = read(cursor)
 		all = append(all, border)
-		bytes += len(border.Payload) + len(border.Large)
+		bytes += len(border.Payload) + len(border.Large) + headersBytes(border.Headers)
 	}
 	if looked < most && bytes < store.PageBytesMax {
 		border = nil

@@ -54,7 +54,7 @@ func (s *Store) SetConsumer(ctx context.Context, name store.ConsumerName, from u
 			return false, err
 		}
 	}
-	err = s.underAll(ctx, 1, func(int) int { return key.Bucket }, func(w *writer, _, _ int) error {
+	err = s.underAll(ctx, 1, func(int) (int, int) { return key.Bucket, 0 }, func(w *writer, _, _ int) error {
 		old, err := s.consumer(key)
 		if err != nil || old.Version != from {
 			return err
@@ -77,7 +77,7 @@ func (s *Store) expireConsumers(ctx context.Context, e *store.Expiry) error {
 	if err != nil {
 		return s.readError(err)
 	}
-	return s.underAll(ctx, len(old), func(i int) int { return old[i].key.Bucket }, func(w *writer, from, to int) error {
+	decide := func(w *writer, from, to int) error {
 		for _, o := range old[from:to] {
 			c, err := s.consumer(o.key)
 			if err == nil && c.UsedAt != o.at {
@@ -91,7 +91,8 @@ func (s *Store) expireConsumers(ctx context.Context, e *store.Expiry) error {
 			w.batch.Delete(endedKey(nil, spaceUsed, o.at, o.key), nil)
 		}
 		return nil
-	})
+	}
+	return s.underAll(ctx, len(old), func(i int) (int, int) { return old[i].key.Bucket, 0 }, decide)
 }
 
 func appendConsumer(b []byte, c *store.Consumer) []byte {

@@ -61,7 +61,7 @@ func (s *Store) writeClaims(ctx context.Context, claims []store.Claim, found []i
 		}
 		return nil
 	}
-	for _, f := range s.under(ctx, len(wanted), func(i int) int { return claims[wanted[i]].Bucket }, decide) {
+	for _, f := range s.under(ctx, len(wanted), func(i int) (int, int) { return claims[wanted[i]].Bucket, 0 }, decide) {
 		for _, i := range wanted[f.from:f.to] {
 			if results[i].Err == nil {
 				results[i] = store.ClaimResult{Err: f.err}
@@ -289,7 +289,7 @@ func (r *scanner) end(result *store.ClaimResult) error {
 
 // page reads what c covers, as far as its scan goes.
 func (r *scanner) page(c *store.Claim, from bucket.Position, result *store.ClaimResult) error {
-	payloadBytes, damaged := 0, 0
+	bytes, damaged := 0, 0
 	for r.start(c, from); r.next(); {
 		at := r.at()
 		key := postdate.Key{Bucket: c.Bucket, Tenant: at.Tenant, ScheduleID: at.ScheduleID}
@@ -301,7 +301,7 @@ func (r *scanner) page(c *store.Claim, from bucket.Position, result *store.Claim
 			continue
 		}
 		result.Due = append(result.Due, rec)
-		if payloadBytes += len(rec.Payload); len(result.Due) >= c.Scan.Limit || payloadBytes >= c.Scan.BytesMax {
+		if bytes += rec.Bytes(); len(result.Due) >= c.Scan.Limit || bytes >= c.Scan.BytesMax {
 			break
 		}
 	}

@@ -26,7 +26,7 @@ func (s *Store) AppendInbox(_ context.Context, messages []store.InboxMessage) er
 	return nil
 }
 
-// runEnd is where a run of messages for one inbox ends, of n of them: each run is one write.
+// runEnd is where the run of messages for one inbox that begins at from ends, of n of them.
 func runEnd(from, n int, message func(i int) *store.InboxMessage) int {
 	first, to := message(from), from+1
 	for to < n && message(to).Inbox == first.Inbox && message(to).Tenant == first.Tenant {
@@ -85,9 +85,8 @@ func (s *Store) deliverRun(ctx context.Context, run []store.InboxDelivery, errs 
 		}
 		return nil
 	}
-	bytesOf := func(i int) int { return len(run[i].Message.Payload) }
-	bucketOf := func(i int) int { return run[i].Settlement.Key.Bucket }
-	for _, f := range s.underSized(ctx, len(run), bytesOf, bucketOf, decide) {
+	of := func(i int) (bucket, bytes int) { return run[i].Settlement.Key.Bucket, run[i].Message.Bytes() }
+	for _, f := range s.under(ctx, len(run), of, decide) {
 		fill(errs[f.from:f.to], f.err)
 	}
 }
@@ -136,7 +135,7 @@ func (s *Store) ReadInbox(_ context.Context, tenant, name, cursor string,
 		}
 		m.Place.Number = int64(from)
 		messages = append(messages, m)
-		bytes += len(m.Payload)
+		bytes += m.Bytes()
 	}
 	return messages, s.cursor(from), s.readError(iter.Error())
 }
@@ -165,7 +164,7 @@ func (s *Store) ReadPlaces(_ context.Context, tenant, name string,
 		}
 		m.Place = place
 		messages = append(messages, m)
-		bytes += len(m.Payload)
+		bytes += m.Bytes()
 	}
 	return messages, nil, nil
 }

@@ -19,7 +19,7 @@ func (s *Store) CreateJob(ctx context.Context, job store.Job) error {
 		}
 	}
 	job.Version = 1
-	return s.underAll(ctx, 1, func(int) int { return job.Key.Bucket }, func(w *writer, _, _ int) error {
+	return s.underAll(ctx, 1, func(int) (int, int) { return job.Key.Bucket, 0 }, func(w *writer, _, _ int) error {
 		if _, there, err := s.job(job.Key); there || err != nil {
 			return err
 		}
@@ -104,7 +104,7 @@ func (s *Store) openJobs(from, to []byte) (keys []postdate.Key, err error) {
 
 // SetJob implements store.Jobs.
 func (s *Store) SetJob(ctx context.Context, job store.Job) (done bool, err error) {
-	err = s.underAll(ctx, 1, func(int) int { return job.Key.Bucket }, func(w *writer, _, _ int) error {
+	err = s.underAll(ctx, 1, func(int) (int, int) { return job.Key.Bucket, 0 }, func(w *writer, _, _ int) error {
 		old, there, err := s.job(job.Key)
 		if err != nil || !there || old.EndedAt != 0 || old.Version+1 != job.Version {
 			return err
@@ -126,13 +126,14 @@ func (s *Store) expireJobs(ctx context.Context, e *store.Expiry) error {
 	if err != nil {
 		return s.readError(err)
 	}
-	return s.underAll(ctx, len(old), func(i int) int { return old[i].key.Bucket }, func(w *writer, from, to int) error {
+	decide := func(w *writer, from, to int) error {
 		for _, j := range old[from:to] {
 			w.batch.Delete(jobKey(nil, j.key), nil)
 			w.batch.Delete(endedKey(nil, spaceEndedJob, j.at, j.key), nil)
 		}
 		return nil
-	})
+	}
+	return s.underAll(ctx, len(old), func(i int) (int, int) { return old[i].key.Bucket, 0 }, decide)
 }
 
 func appendJob(b []byte, j *store.Job) []byte {

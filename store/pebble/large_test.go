@@ -3,7 +3,10 @@ package pebble
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/store"
@@ -40,6 +43,47 @@ func TestLargeMessagesAreInsertedInChunks(t *testing.T) {
 		if done := r.Err == nil; done != (i < 8) || !done && postdate.KindOf(r.Err) != postdate.KindUnavailable {
 			t.Errorf("message %d: %v", i, r.Err)
 		}
+	}
+}
+
+// Headers count as payloads do.
+func TestLargeHeadersAreInsertedInChunks(t *testing.T) {
+	s := ownedBuckets(t, 1)
+	var all []postdate.Message
+	for i := range 10 {
+		key := postdate.Key{Tenant: postdate.DefaultTenant, ScheduleID: fmt.Sprint(i)}
+		all = append(all, postdate.Message{Key: key, Channel: "inbox:a", ExecutionTime: 1000,
+			Headers: []postdate.Header{{Name: "n", Value: strings.Repeat("v", chunkBytesMax/4)}}})
+	}
+	for i, r := range s.Insert(&patience{t.Context(), 1}, all) {
+		if done := r.Err == nil; done != (i < 4) {
+			t.Errorf("message %d: %v", i, r.Err)
+		}
+	}
+}
+
+// What failed messages leave for their failure channels is bounded, too, as if each were as large as may be.
+func TestWhatLargeMessagesLeaveIsWrittenInChunks(t *testing.T) {
+	const chunk = chunkBytesMax / postdate.PayloadBytesMax
+	s := ownedBuckets(t, 1)
+	var all []store.Settlement
+	for i := range 2 * chunk {
+		m := insertAt(t, s, 0, fmt.Sprint(i), 1000)
+		st := settlementOf(t, s, m.Key, store.SettleFailed, store.Next{})
+		st.FailureChannel = "inbox:failed"
+		all = append(all, st)
+	}
+	if err := s.Settle(&patience{t.Context(), 1}, all); postdate.KindOf(err) != postdate.KindUnavailable {
+		t.Errorf("the call has %v", err)
+	}
+	failed := 0
+	for i := range all {
+		if st, _, _ := s.state(all[i].Key); st.Status == postdate.DeliveryFailed {
+			failed++
+		}
+	}
+	if failed != chunk {
+		t.Errorf("%d were settled in one batch, want %d", failed, chunk)
 	}
 }
 
@@ -81,4 +125,43 @@ func TestLargeMessagesAreDeliveredInChunks(t *testing.T) {
 	if len(read) != len(all) {
 		t.Errorf("the inbox holds %v, want each of %d messages once", read, len(all))
 	}
+}
+
+// Pebble takes the bytes out of a batch that is larger than half a memtable. Such a write is one all the same: readers
+// of the inbox see it, and reads do not wait for its sync for ever.
+func TestABatchLargerThanHalfAMemtable(t *testing.T) {
+	c := DefaultConfig("store")
+	c.Buckets, c.MemtableSize = 2, 1<<20
+	s, err := OpenWith(c, Parts{FS: vfs.NewMem()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	acquireAll(t, s)
+	wantRead := func(n int) {
+		t.Helper()
+		got, _, err := s.ReadInbox(t.Context(), postdate.DefaultTenant, "a", "", 100)
+		if err != nil || len(got) != n {
+			t.Errorf("the inbox holds %d messages, want %d: %v", len(got), n, err)
+		}
+		if unsynced := s.unsynced.Load(); unsynced != 0 {
+			t.Errorf("%d writes are on their way to the disk", unsynced)
+		}
+	}
+	large := make([]byte, c.MemtableSize)
+	m := postdate.Message{Key: postdate.Key{Bucket: 1, Tenant: postdate.DefaultTenant, ScheduleID: "large"},
+		Channel: "inbox:a", ExecutionTime: 1000, Payload: large}
+	if r := s.Insert(t.Context(), []postdate.Message{m}); r[0].Err != nil {
+		t.Fatal(r[0].Err)
+	}
+	wantRead(0)
+	if errs := s.Deliver(t.Context(), []store.InboxDelivery{deliveryOf(t, s, &m, "a")}); errs[0] != nil {
+		t.Fatal(errs[0])
+	}
+	wantRead(1)
+	appended := store.InboxMessage{Tenant: postdate.DefaultTenant, Inbox: "a", DeliveredAt: 1500, Payload: large}
+	if err := s.AppendInbox(t.Context(), []store.InboxMessage{appended}); err != nil {
+		t.Fatal(err)
+	}
+	wantRead(2)
 }

@@ -117,12 +117,12 @@ func (l *lister) seek(start []byte, b int) error {
 // page takes messages in order until the page is full.
 func (l *lister) page(ctx context.Context) (page store.ListPage, err error) {
 	last := l.q.After
-	for examined, payloadBytes := 0, 0; len(l.heads) > 0; {
+	for examined, bytes := 0, 0; len(l.heads) > 0; {
 		head := l.heads[0]
 		if l.q.To != 0 && head.execution >= l.q.To {
 			return page, nil
 		}
-		full := len(page.Records) == l.q.Limit || payloadBytes >= store.PageBytesMax
+		full := len(page.Records) == l.q.Limit || bytes >= store.PageBytesMax
 		if full || examined == l.examinedMax || ctx.Err() != nil {
 			page.Next = last
 			return page, ctx.Err()
@@ -139,7 +139,7 @@ func (l *lister) page(ctx context.Context) (page store.ListPage, err error) {
 		}
 		if ok {
 			page.Records = append(page.Records, rec)
-			payloadBytes += len(rec.Payload)
+			bytes += rec.Bytes()
 		}
 		last = l.after(head, last)
 		examined++

@@ -30,10 +30,7 @@ func (s *Store) admit(ctx context.Context, messages ...postdate.Message) error {
 	}
 	bytes := 0
 	for i := range messages {
-		bytes += messageRoomBytes + len(messages[i].Payload)
-		for _, h := range messages[i].Headers {
-			bytes += len(h.Name) + len(h.Value)
-		}
+		bytes += messageRoomBytes + messages[i].Bytes()
 		for _, label := range messages[i].Labels {
 			bytes += labelRoomBytes + 3*len(label) // in the message, in its state and in a key
 		}
@@ -53,9 +50,8 @@ func (s *Store) Insert(ctx context.Context, messages []postdate.Message) []store
 	decide := func(w *writer, from, to int) error {
 		return s.insertChunk(w, messages[from:to], results[from:to])
 	}
-	bytesOf := func(i int) int { return len(messages[i].Payload) }
-	bucketOf := func(i int) int { return messages[i].Bucket }
-	for _, f := range s.underSized(ctx, len(messages), bytesOf, bucketOf, decide) {
+	of := func(i int) (bucket, bytes int) { return messages[i].Bucket, messages[i].Bytes() }
+	for _, f := range s.under(ctx, len(messages), of, decide) {
 		for i := f.from; i < f.to; i++ {
 			if results[i].Err == nil {
 				results[i] = store.Inserted{Err: f.err}
@@ -163,7 +159,7 @@ func (s *Store) Replace(ctx context.Context, next, was postdate.Record) (present
 		present = next
 		return nil
 	}
-	if err := s.underAll(ctx, 1, func(int) int { return m.Bucket }, decide); err != nil {
+	if err := s.underAll(ctx, 1, func(int) (int, int) { return m.Bucket, 0 }, decide); err != nil {
 		return postdate.Record{}, err
 	}
 	return present, refused
@@ -186,7 +182,7 @@ func (s *Store) mayReplace(key postdate.Key, old *state, found bool, was *postda
 
 // Forget implements store.Messages.
 func (s *Store) Forget(ctx context.Context, key postdate.Key, ifVersion uint64) error {
-	return s.underAll(ctx, 1, func(int) int { return key.Bucket }, func(w *writer, _, _ int) error {
+	return s.underAll(ctx, 1, func(int) (int, int) { return key.Bucket, 0 }, func(w *writer, _, _ int) error {
 		st, found, err := w.state(key)
 		switch {
 		case err != nil:
@@ -220,7 +216,7 @@ func (s *Store) CancelVersions(ctx context.Context, some []store.Versioned, at p
 		}
 		return nil
 	}
-	for _, f := range s.under(ctx, len(some), func(i int) int { return some[i].Key.Bucket }, decide) {
+	for _, f := range s.under(ctx, len(some), func(i int) (int, int) { return some[i].Key.Bucket, 0 }, decide) {
 		for i := f.from; i < f.to; i++ {
 			if results[i].Err == nil {
 				results[i] = store.Cancelled{Err: f.err}

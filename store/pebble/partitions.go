@@ -42,7 +42,7 @@ func (s *Store) Acquire(ctx context.Context, wants []store.Acquisition) ([]store
 		}
 		return nil
 	}
-	return results, s.underAll(ctx, len(wants), func(i int) int { return wants[i].Bucket }, decide)
+	return results, s.underAll(ctx, len(wants), func(i int) (int, int) { return wants[i].Bucket, 0 }, decide)
 }
 
 // Release implements store.Partitions.
@@ -55,7 +55,7 @@ func (s *Store) Release(ctx context.Context, holds []store.Hold) error {
 		}
 		return nil
 	}
-	return s.underAll(ctx, len(holds), func(i int) int { return holds[i].Bucket }, decide)
+	return s.underAll(ctx, len(holds), func(i int) (int, int) { return holds[i].Bucket, 0 }, decide)
 }
 
 // partition is a bucket's record; its Behind is never modified.
@@ -121,7 +121,7 @@ func (s *Store) expireMessages(ctx context.Context, e *store.Expiry) (int, error
 		}
 		return nil
 	}
-	err = s.underAll(ctx, len(old), func(i int) int { return old[i].key.Bucket }, decide)
+	err = s.underAll(ctx, len(old), func(i int) (int, int) { return old[i].key.Bucket, 0 }, decide)
 	return deleted, err
 }
 

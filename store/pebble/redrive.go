@@ -26,7 +26,7 @@ func (s *Store) Redrive(ctx context.Context, some []store.Versioned, at postdate
 		}
 		return err
 	}
-	for _, f := range s.under(ctx, len(some), func(i int) int { return some[i].Key.Bucket }, decide) {
+	for _, f := range s.under(ctx, len(some), func(i int) (int, int) { return some[i].Key.Bucket, 0 }, decide) {
 		for i := f.from; i < f.to; i++ {
 			if results[i].Err == nil {
 				results[i].Err = f.err
@@ -85,7 +85,7 @@ func (s *Store) Purge(ctx context.Context, some []store.Versioned) []error {
 		}
 		return nil
 	}
-	for _, f := range s.under(ctx, len(some), func(i int) int { return some[i].Key.Bucket }, decide) {
+	for _, f := range s.under(ctx, len(some), func(i int) (int, int) { return some[i].Key.Bucket, 0 }, decide) {
 		for i := f.from; i < f.to; i++ {
 			if results[i] == nil {
 				results[i] = f.err

@@ -17,7 +17,7 @@ func (s *Store) NoteRequest(ctx context.Context, key postdate.Key, request postd
 		return postdate.Digest{}, err
 	}
 	kept := request
-	err := s.underAll(ctx, 1, func(int) int { return key.Bucket }, func(w *writer, _, _ int) error {
+	err := s.underAll(ctx, 1, func(int) (int, int) { return key.Bucket, 0 }, func(w *writer, _, _ int) error {
 		v, closer, err := s.db.Get(requestKey(nil, key))
 		if err == nil {
 			defer closer.Close()
@@ -47,7 +47,7 @@ func (s *Store) expireRequests(ctx context.Context, e *store.Expiry) (int, error
 		}
 		return nil
 	}
-	return len(old), s.underAll(ctx, len(old), func(i int) int { return old[i].key.Bucket }, decide)
+	return len(old), s.underAll(ctx, len(old), func(i int) (int, int) { return old[i].key.Bucket, 0 }, decide)
 }
 
 func appendRequest(b []byte, d postdate.Digest) []byte { return append(append(b, layout), d[:]...) }

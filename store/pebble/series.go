@@ -110,7 +110,7 @@ func (s *Store) Trigger(ctx context.Context, series postdate.Key, ifVersion uint
 // change nothing is written.
 func (s *Store) changeSeries(ctx context.Context, series postdate.Key, ifVersion uint64,
 	change func(w *writer, st *state) error) error {
-	return s.underAll(ctx, 1, func(int) int { return series.Bucket }, func(w *writer, _, _ int) error {
+	return s.underAll(ctx, 1, func(int) (int, int) { return series.Bucket, 0 }, func(w *writer, _, _ int) error {
 		old, found, err := w.state(series)
 		switch {
 		case err != nil:

@@ -23,7 +23,12 @@ func (s *Store) Settle(ctx context.Context, settlements []store.Settlement) erro
 		}
 		return nil
 	}
-	return s.underAll(ctx, len(settlements), func(i int) int { return settlements[i].Key.Bucket }, decide)
+	return s.underAll(ctx, len(settlements), func(i int) (bucket, bytes int) {
+		if p := &settlements[i]; p.Leaves() || p.Advances() {
+			bytes = postdate.PayloadBytesMax // it may copy its message, whose size only the store knows
+		}
+		return settlements[i].Key.Bucket, bytes
+	}, decide)
 }
 
 // settle writes a settlement, and reports whether it changes anything.
@@ -93,7 +98,7 @@ func (s *Store) Unpark(ctx context.Context, u store.Unpark) (found, early int, e
 		}
 		return iter.Error()
 	}
-	err = s.underAll(ctx, 1, func(int) int { return u.Bucket }, decide)
+	err = s.underAll(ctx, 1, func(int) (int, int) { return u.Bucket, 0 }, decide)
 	return found, early, err
 }
 

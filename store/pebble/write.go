@@ -13,7 +13,7 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// chunkMax and chunkBytesMax are how many items, and how many bytes of payloads besides the last one's, are decided
+// chunkMax and chunkBytesMax are how many items, and how many bytes of messages besides the last one's, are decided
 // and applied under one hold of the locks. They bound how long a large batch keeps a single call waiting. Pebble also
 // makes a memtable of every batch that is larger than half of one: a few of these stop all writes.
 const (
@@ -21,7 +21,7 @@ const (
 	chunkBytesMax = 4 << 20
 )
 
-// unsyncedMax is how many bytes of payloads one call has applied, besides the last chunk's, before it waits for the
+// unsyncedMax is how many bytes of messages one call may apply, besides the last chunk's, before it waits for the
 // disk. Until then its batches stay in memory.
 const unsyncedMax = 4 * chunkBytesMax
 
@@ -242,56 +242,38 @@ type failure struct {
 	err      error
 }
 
-// under runs decide for each chunk of n items under the locks of its buckets, then waits for
-// the disk. decide gets the bounds of its chunk. Chunks fail each alone.
-func (s *Store) under(ctx context.Context, n int, bucketOf func(i int) int,
+// under runs decide for each chunk of n items under the locks of its buckets, then waits for the disk. of tells an
+// item's bucket, and how many bytes of messages it may write; decide gets the bounds of its chunk. Chunks fail each
+// alone.
+func (s *Store) under(ctx context.Context, n int, of func(i int) (bucket, bytes int),
 	decide func(w *writer, from, to int) error) (failures []failure) {
-	return s.underSized(ctx, n, func(int) int { return 0 }, bucketOf, decide)
-}
-
-// applied is a chunk that is to reach the disk.
-type applied struct {
-	w        *writer
-	from, to int
-}
-
-// synced waits until chunks are on disk.
-func synced(chunks []applied) (failures []failure) {
-	for _, a := range chunks {
-		if err := a.w.sync(); err != nil {
-			failures = append(failures, failure{a.from, a.to, err})
-		}
+	type applied struct {
+		w        *writer
+		from, to int
 	}
-	return failures
-}
-
-// chunkEnd returns where the chunk that begins at from ends, and the bytes of its payloads.
-func chunkEnd(from, n int, bytesOf func(i int) int) (to, bytes int) {
-	for to = from; to < min(from+chunkMax, n) && bytes < chunkBytesMax; to++ {
-		bytes += bytesOf(to)
-	}
-	return to, bytes
-}
-
-// underSized is under for items that have payloads.
-func (s *Store) underSized(ctx context.Context, n int, bytesOf, bucketOf func(i int) int,
-	decide func(w *writer, from, to int) error) (failures []failure) {
 	var done []applied
-	unsynced := 0
-	for from := 0; from < n; {
-		to, bytes := chunkEnd(from, n, bytesOf)
-		if unsynced >= unsyncedMax {
-			failures, done, unsynced = append(failures, synced(done)...), nil, 0
+	doneBytes := 0
+	await := func() {
+		for _, a := range done {
+			if err := a.w.sync(); err != nil {
+				failures = append(failures, failure{a.from, a.to, err})
+			}
 		}
-		unsynced += bytes
+		done, doneBytes = nil, 0
+	}
+	for from, to := 0, 0; from < n; from = to {
+		if doneBytes >= unsyncedMax {
+			await()
+		}
 		if err := ctx.Err(); err != nil {
 			failures = append(failures, failure{from, n, postdate.E(postdate.KindUnavailable,
 				"given up before it was written: %w", err)})
 			break
 		}
-		buckets := make([]int, 0, to-from)
-		for i := from; i < to; i++ {
-			buckets = append(buckets, bucketOf(i))
+		buckets, bytes := make([]int, 0, min(chunkMax, n-from)), 0
+		for ; to < n && len(buckets) < chunkMax && bytes < chunkBytesMax; to++ {
+			bucket, size := of(to)
+			buckets, bytes = append(buckets, bucket), bytes+size
 		}
 		w := s.writer()
 		unlock := s.lock(buckets)
@@ -304,23 +286,24 @@ func (s *Store) underSized(ctx context.Context, n int, bytesOf, bucketOf func(i 
 		if err != nil {
 			w.batch.Close()
 			failures = append(failures, failure{from, to, s.readError(err)})
-		} else {
-			done = append(done, applied{w, from, to})
+			continue
 		}
-		from = to
+		done, doneBytes = append(done, applied{w, from, to}), doneBytes+bytes
 	}
-	return append(failures, synced(done)...)
+	await()
+	return failures
 }
 
-// underAll is under for a call that has one error for all of its items. A sync's error, which
-// leaves the outcome unknown, comes last, and counts.
-func (s *Store) underAll(ctx context.Context, n int, bucketOf func(i int) int,
-	decide func(w *writer, from, to int) error) error {
-	failures := s.under(ctx, n, bucketOf, decide)
-	if len(failures) == 0 {
-		return nil
+// underAll is under for a call that has one error for all of its items. An error that leaves an outcome unknown
+// counts before others.
+func (s *Store) underAll(ctx context.Context, n int, of func(i int) (bucket, bytes int),
+	decide func(w *writer, from, to int) error) (err error) {
+	for _, f := range s.under(ctx, n, of, decide) {
+		if postdate.KindOf(err) != postdate.KindUnknown {
+			err = f.err
+		}
 	}
-	return failures[len(failures)-1].err
+	return err
 }
 
 // readError is the error of a decision that could not be made: nothing was written.

@@ -350,7 +350,7 @@ func (m *Mem) List(_ context.Context, q store.ListQuery) (store.ListPage, error)
 			break
 		}
 		page.Records = append(page.Records, r.Record)
-		bytes += len(r.Payload)
+		bytes += r.Bytes()
 	}
 	return page, nil
 }

@@ -75,7 +75,7 @@ func (m *Mem) Read(c *store.Claim, to bucket.Position) store.ClaimResult {
 	if to == (bucket.Position{}) { // nothing was written, and nothing is read
 		to, result.Ended = c.Scan.After, c.To
 	}
-	payloadBytes := 0
+	bytes := 0
 	for _, r := range m.beyond(c.Bucket, c.Scan.After) {
 		at := r.at()
 		if to.Before(at) {
@@ -85,8 +85,8 @@ func (m *Mem) Read(c *store.Claim, to bucket.Position) store.ClaimResult {
 			continue
 		}
 		result.Due = append(result.Due, r.Record)
-		payloadBytes += len(r.Payload)
-		if len(result.Due) >= c.Scan.Limit || payloadBytes >= c.Scan.BytesMax {
+		bytes += r.Bytes()
+		if len(result.Due) >= c.Scan.Limit || bytes >= c.Scan.BytesMax {
 			result.Ended = at
 			break
 		}

@@ -71,7 +71,7 @@ func (m *Mem) ReadInbox(_ context.Context, tenant, name, after string,
 	from = max(from, box.expired)
 	to, bytes := from, 0
 	for to < min(from+limit, box.expired+len(box.messages)) && bytes < store.PageBytesMax {
-		bytes += len(box.messages[to-box.expired].Payload)
+		bytes += box.messages[to-box.expired].Bytes()
 		to++
 	}
 	page := slices.Clone(box.messages[from-box.expired : to-box.expired])
@@ -99,7 +99,7 @@ func (m *Mem) ReadPlaces(_ context.Context, tenant, name string,
 			message := box.messages[i]
 			message.Place = p
 			messages = append(messages, message)
-			bytes += len(message.Payload)
+			bytes += message.Bytes()
 		}
 	}
 	return messages, nil, nil

@@ -1,16 +1,24 @@
 package storetest
 
 import (
+	"fmt"
+	"strings"
+
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/store"
 )
 
-// halfPage is a payload of which two fill a page.
-func halfPage() []byte { return make([]byte, store.PageBytesMax/2) }
+// halfPage is the payload and the headers of a message of which two fill a page.
+func halfPage() (payload []byte, headers []postdate.Header) {
+	for i := range postdate.HeadersMax {
+		headers = append(headers, postdate.Header{Name: fmt.Sprint("h", i), Value: strings.Repeat("v", 1000)})
+	}
+	return make([]byte, store.PageBytesMax/2-postdate.HeadersBytes(headers)), headers
+}
 
 func largePages() []check {
 	return []check{
-		{"a page of an inbox ends where its payloads reach PageBytesMax, and the next one goes on", largeInbox},
+		{"a page of an inbox ends where it reaches PageBytesMax, and the next one goes on", largeInbox},
 		{"so does a page of a list", largeList},
 		{"places that do not fit into a page are left, and nothing of them is lost", largePlaces},
 	}
@@ -21,7 +29,7 @@ func (x *trial) largeLetters() (all []store.InboxMessage) {
 	x.Helper()
 	for i := range 5 {
 		m := letter("news", i)
-		m.Payload = halfPage()
+		m.Payload, m.Headers = halfPage()
 		all = append(all, m)
 	}
 	x.appendInbox(all...)
@@ -57,7 +65,7 @@ func largeInbox(x *trial) {
 func (x *trial) wantWithinPage(n int) {
 	x.Helper()
 	if n > 2 {
-		x.Errorf("a page holds %d payloads, of which two fill it", n)
+		x.Errorf("a page holds %d messages, of which two fill it", n)
 	}
 }
 
@@ -65,7 +73,7 @@ func largeList(x *trial) {
 	var all []postdate.Message
 	for i := range 5 {
 		m := x.messageIn(i, tenant, t0+postdate.Time(i))
-		m.Payload = halfPage()
+		m.Payload, m.Headers = halfPage()
 		all = append(all, m)
 	}
 	x.insert(all...)

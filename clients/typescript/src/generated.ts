@@ -209,7 +209,7 @@ export interface paths {
         };
         /**
          * List tasks
-         * @description The tasks that are not deleted, by when they first begin. If the answer has a field Link with rel="next", it ended early: go on there. It ends after limit tasks, or earlier where a tenant has many other messages.
+         * @description The tasks that are not deleted, by when they first begin. If the answer has a field Link with rel="next", it ended early: go on there. It ends after limit tasks, or earlier where a tenant has many other messages, or large ones.
          */
         get: operations["listTasks"];
         put?: never;
@@ -233,7 +233,7 @@ export interface paths {
         };
         /**
          * Read what was delivered to inbox:name
-         * @description In the order of delivery, going on from cursor to cursor. With wait, it waits for the first message, and answers an empty page where none came.
+         * @description In the order of delivery, going on from cursor to cursor. A page may hold fewer messages than the limit though more follow. With wait, it waits for the first message, and answers an empty page where none came.
          */
         get: operations["readInbox"];
         put?: never;
@@ -1029,7 +1029,7 @@ export interface components {
             headers: components["schemas"]["Headers"];
         };
         Receive: {
-            /** @description At most so many messages; 100 if it is left out. */
+            /** @description At most so many messages; 100 if it is left out. Large ones end an answer before. */
             limit?: number;
             /** @description For the first message if there is none; between 0s, as if it is left out, and 30s. ISO 8601 (PT15M) or Go (15m). */
             wait?: string;

@@ -371,7 +371,7 @@ class ReceivedMessage(Model):
 class Receive(Model):
     limit: int | None = None
     """
-    At most so many messages; 100 if it is left out.
+    At most so many messages; 100 if it is left out. Large ones end an answer before.
     """
     wait: timedelta | None = None
     """
