@@ -22,7 +22,7 @@ import (
 // If-Match ask, and the log of attempts. Functions that an idle node enters, and short ones, do
 // not count.
 const (
-	wayFilesMax, wayFunctionsMax       = 81, 213
+	wayFilesMax, wayFunctionsMax       = 82, 215
 	cancelFilesMax, cancelFunctionsMax = 30, 61
 	spineMax                           = 12
 	shortLines                         = 5
