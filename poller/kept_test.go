@@ -55,3 +55,18 @@ func TestAHungMessageKeepsNoPage(t *testing.T) {
 	}
 	runtime.KeepAlive(s)
 }
+
+// What has gone to a broker is no longer among what is ready, which may be thousands.
+func TestWhatIsSentIsNotKeptReady(t *testing.T) {
+	s := newSlowShop(t, 1, nil)
+	some := records("inbox:a", 3, s.now.Wall-500)
+	for i := range some {
+		s.m.take(s.now, poll{bucket: s.m.buckets[0]}, &some[i])
+	}
+	c := s.m.channelOf(some[0].Route())
+	ready := c.ready
+	s.m.send(s.now, c, 2)
+	if len(ready) != 3 || ready[0] != nil || ready[1] != nil || ready[2] == nil || len(c.ready) != 1 {
+		t.Errorf("of %v are left %v", ready, c.ready)
+	}
+}

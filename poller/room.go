@@ -254,8 +254,7 @@ func (m *Machine) parkSurplus(now postdate.Now, c *channel) {
 	for _, it := range c.ready[most:] {
 		m.park(now, it, it.rec.LastError, since)
 	}
-	clear(c.ready[most:])
-	c.ready = c.ready[:most]
+	c.ready = slices.Delete(c.ready, most, len(c.ready))
 }
 
 // pace is what a channel confirmed in each of the last ten seconds.

@@ -385,7 +385,7 @@ func (m *Machine) scanned(now postdate.Now, p poll, r *store.ClaimResult) {
 	case scanSweep, scanLate:
 		b.sweeping = b.sweeping || p.kind == scanSweep
 		b.again = p.leaves(r)
-		if p.kind == scanSweep && b.late != nowhere && !p.passed(r, b.late) {
+		if p.kind == scanSweep && !p.passed(r, b.late) {
 			b.again.add(spanFrom(b.late)) // it does not wait until the sweep comes there
 		}
 		b.late = nowhere
