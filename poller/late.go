@@ -100,9 +100,9 @@ func (b *owned) turnedUp(s span) {
 }
 
 // missed notes that scans may have passed messages in a span unseen, also what begins exactly at read: it may come
-// before read moves. If the span is ahead of read, the scan that goes on from
-// read finds them; a scan of what is late moves read, so it must not begin there. While scans of what is late go
-// on, they keep their place, and the span waits for those of what is late again.
+// before read moves. If the span is ahead of read, the scan that goes on from read finds them; a scan of what is late
+// moves read, so it must not begin there. While scans of what is late go on, they keep their place, and the span waits
+// for those of what is late again.
 func (b *owned) missed(s span) {
 	switch {
 	case b.read.Before(s.after):

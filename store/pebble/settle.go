@@ -24,8 +24,8 @@ func (s *Store) Settle(ctx context.Context, settlements []store.Settlement) erro
 		return nil
 	}
 	return s.underAll(ctx, len(settlements), func(i int) (bucket, bytes int) {
-		if p := &settlements[i]; p.Leaves() || p.Advances() {
-			bytes = postdate.PayloadBytesMax // it may copy its message, whose size only the store knows
+		if p := &settlements[i]; p.Leaves() || p.Advances() && p.How == store.SettleRetry {
+			bytes = postdate.PayloadBytesMax // leave or detach may copy its message, whose size only the store knows
 		}
 		return settlements[i].Key.Bucket, bytes
 	}, decide)

@@ -247,16 +247,16 @@ type failure struct {
 // alone.
 func (s *Store) under(ctx context.Context, n int, of func(i int) (bucket, bytes int),
 	decide func(w *writer, from, to int) error) (failures []failure) {
-	type applied struct {
+	type chunk struct {
 		w        *writer
 		from, to int
 	}
-	var done []applied
+	var done []chunk
 	doneBytes := 0
 	await := func() {
-		for _, a := range done {
-			if err := a.w.sync(); err != nil {
-				failures = append(failures, failure{a.from, a.to, err})
+		for _, c := range done {
+			if err := c.w.sync(); err != nil {
+				failures = append(failures, failure{c.from, c.to, err})
 			}
 		}
 		done, doneBytes = nil, 0
@@ -288,7 +288,7 @@ func (s *Store) under(ctx context.Context, n int, of func(i int) (bucket, bytes 
 			failures = append(failures, failure{from, to, s.readError(err)})
 			continue
 		}
-		done, doneBytes = append(done, applied{w, from, to}), doneBytes+bytes
+		done, doneBytes = append(done, chunk{w, from, to}), doneBytes+bytes
 	}
 	await()
 	return failures
