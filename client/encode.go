@@ -114,44 +114,52 @@ func base64Form(payload []byte) (form []byte, encoding string) {
 	return append(form, '"'), "base64"
 }
 
-// readPayload decodes the payload of a message in an answer into its bytes.
-func readPayload(message []byte, contentType string, to *[]byte) error {
-	var wire struct {
-		Payload         json.RawMessage `json:"payload"`
-		PayloadEncoding string          `json:"payloadEncoding"`
-	}
-	if err := json.Unmarshal(message, &wire); err != nil {
-		return err
-	}
+// payloadWire is the payload of a message in an answer.
+type payloadWire struct {
+	Payload         json.RawMessage `json:"payload"`
+	PayloadEncoding string          `json:"payloadEncoding"`
+}
+
+// bytes decodes the payload.
+func (p payloadWire) bytes(contentType string) (payload []byte, err error) {
 	switch {
-	case wire.PayloadEncoding == "base64":
-		return json.Unmarshal(wire.Payload, to)
-	case isString(wire.Payload) && !postdate.IsJSON(contentType):
+	case p.PayloadEncoding == "base64":
+		err = json.Unmarshal(p.Payload, &payload)
+		return payload, err
+	case isString(p.Payload) && !postdate.IsJSON(contentType):
 		var text string
-		err := json.Unmarshal(wire.Payload, &text)
-		*to = []byte(text)
-		return err
+		err = json.Unmarshal(p.Payload, &text)
+		return []byte(text), err
 	}
-	*to = wire.Payload
-	return nil
+	return p.Payload, nil
 }
 
 // UnmarshalJSON decodes a message from the API's form.
-func (r *Record) UnmarshalJSON(b []byte) error {
+func (r *Record) UnmarshalJSON(b []byte) (err error) {
 	type fields Record // without this method
-	if err := json.Unmarshal(b, (*fields)(r)); err != nil {
+	wire := struct {
+		*fields
+		payloadWire
+	}{fields: (*fields)(r)}
+	if err := json.Unmarshal(b, &wire); err != nil {
 		return err
 	}
-	return readPayload(b, r.ContentType, &r.Payload)
+	r.Payload, err = wire.bytes(r.ContentType)
+	return err
 }
 
 // UnmarshalJSON decodes a message from an inbox's form.
-func (m *InboxMessage) UnmarshalJSON(b []byte) error {
+func (m *InboxMessage) UnmarshalJSON(b []byte) (err error) {
 	type fields InboxMessage // without this method
-	if err := json.Unmarshal(b, (*fields)(m)); err != nil {
+	wire := struct {
+		*fields
+		payloadWire
+	}{fields: (*fields)(m)}
+	if err := json.Unmarshal(b, &wire); err != nil {
 		return err
 	}
-	return readPayload(b, m.ContentType, &m.Payload)
+	m.Payload, err = wire.bytes(m.ContentType)
+	return err
 }
 
 // Retry says how often and how soon a refused message is tried again. Zero fields mean the
