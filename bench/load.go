@@ -60,7 +60,7 @@ func (r *run) singly(rec *recorder, due time.Time) (l load, err error) {
 }
 
 // errNoBatch says that a peer cannot run a workload.
-var errNoBatch = errors.New("it has no call that schedules many messages")
+var errNoBatch = errors.New("it has no such call for many messages")
 
 // inBatches is singly with many messages in one call.
 func (r *run) inBatches(rec *recorder, due time.Time) (l load, err error) {
@@ -68,27 +68,32 @@ func (r *run) inBatches(rec *recorder, due time.Time) (l load, err error) {
 	if !ok {
 		return l, errNoBatch
 	}
-	n := len(rec.due)
-	batches := (n + r.perBatch - 1) / r.perBatch
-	l.calls = make([]time.Duration, batches)
-	begun := time.Now()
-	err = inParallel(r.ctx, batchCallers, batches, func(ctx context.Context, batch int) error {
-		ctx, cancel := context.WithTimeout(ctx, callTimeout)
-		defer cancel()
+	return r.batches(len(rec.due), func(ctx context.Context, from, to int) error {
 		var items []item
-		from, to := batch*r.perBatch, min(n, (batch+1)*r.perBatch)
 		for i := from; i < to; i++ {
 			items = append(items, rec.message(i, due))
 		}
-		sent := time.Now()
 		if err := b.scheduleAll(ctx, items); err != nil {
 			return err
 		}
-		l.calls[batch] = time.Since(sent)
 		for i := from; i < to; i++ {
 			rec.acked[i].Store(true)
 		}
 		return nil
+	})
+}
+
+// batches makes a call for each part of n messages.
+func (r *run) batches(n int, call func(ctx context.Context, from, to int) error) (l load, err error) {
+	l.calls = make([]time.Duration, (n+r.perBatch-1)/r.perBatch)
+	begun := time.Now()
+	err = inParallel(r.ctx, batchCallers, len(l.calls), func(ctx context.Context, batch int) error {
+		ctx, cancel := context.WithTimeout(ctx, callTimeout)
+		defer cancel()
+		sent := time.Now()
+		err := call(ctx, batch*r.perBatch, min(n, (batch+1)*r.perBatch))
+		l.calls[batch] = time.Since(sent)
+		return err
 	})
 	l.took = time.Since(begun)
 	return l, err

@@ -41,6 +41,11 @@ type batcher interface {
 	scheduleAll(ctx context.Context, messages []item) error
 }
 
+// batchCanceller is a peer with a call that cancels many messages.
+type batchCanceller interface {
+	cancelAll(ctx context.Context, ids []uint64) error
+}
+
 // command starts a server.
 type command struct {
 	args       []string
@@ -59,4 +64,4 @@ type entry struct {
 const beforeAnswer = "before each acknowledgement"
 
 // entries are all peers.
-var entries = slices.Concat(postdateEntries, natsEntries, beanstalkdEntries, asynqEntries)
+var entries = slices.Concat(postdateEntries, floorEntries, natsEntries, beanstalkdEntries, asynqEntries)

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"path/filepath"
@@ -69,15 +70,25 @@ func (p *postdateClientPeer) scheduleAll(ctx context.Context, items []item) erro
 // scheduleMessages schedules messages in one batch, of which all have to be taken.
 func scheduleMessages(ctx context.Context, c *client.Client, messages []client.Message) error {
 	results, err := c.ScheduleAll(ctx, messages)
-	if err != nil {
-		return err
-	}
+	return errors.Join(err, firstProblem(results))
+}
+
+func firstProblem(results []client.Result) error {
 	for _, r := range results {
 		if r.Problem != nil {
 			return r.Problem
 		}
 	}
 	return nil
+}
+
+func (p *postdateClientPeer) cancelAll(ctx context.Context, ids []uint64) error {
+	names := make([]string, len(ids))
+	for i, id := range ids {
+		names[i] = postdateID(id)
+	}
+	results, err := p.client.CancelAll(ctx, names)
+	return errors.Join(err, firstProblem(results))
 }
 
 func (p *postdateClientPeer) cancel(ctx context.Context, id uint64) error {

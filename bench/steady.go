@@ -14,6 +14,10 @@ const (
 	dueMax = 10 * time.Second
 )
 
+// killedConsumers is how long a delivery may take after a kill: some servers give the consumers that are
+// gone up to 90 s.
+const killedConsumers = 100 * time.Second
+
 // steady measures how late messages arrive under an even load.
 func (r *run) steady() (figures, error) {
 	rec, calls, failed, err := r.evenly(nil)
@@ -51,8 +55,7 @@ func (r *run) crash() (figures, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Long, because a server may give the consumers that are gone up to 90 s.
-	if err := rec.wait(r.ctx, 100*time.Second); err != nil {
+	if err := rec.wait(r.ctx, killedConsumers); err != nil {
 		return nil, err
 	}
 	d := rec.sum()

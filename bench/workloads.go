@@ -48,6 +48,10 @@ var workloads = []workload{
 		[]string{lagP50, lagP99, lagP999, lagMax, callP50, callP99, duplicates, serverCPU}, (*run).steady},
 	{"cancel", "-n messages due in an hour, cancelled one by one",
 		[]string{cancelsPerS, callP50, callP99, serverCPU}, (*run).cancel},
+	{"cancelbatch", "-n messages due in an hour, cancelled 500 by 500",
+		[]string{cancelsPerS, callP50, callP99, serverCPU}, (*run).cancelBatch},
+	{"overdue", "-n messages due at one instant, at which the server is started again after a kill",
+		[]string{restart, drainedPerS, duplicates, serverCPU}, (*run).overdue},
 	{"crash", "-rate messages a second for -duration; the server is killed after a third of it, and started again",
 		[]string{longestGap, restart, failedCalls, lagMax, duplicates, serverCPU}, (*run).crash},
 }
@@ -77,36 +81,71 @@ func (l load) figures(n int, rate string) figures {
 		callP50: ms(quantile(l.calls, 0.5)), callP99: ms(quantile(l.calls, 0.99))}
 }
 
-// burst measures how fast a peer delivers what is due at one instant. A first part, due later than
-// this run ends, shows how long scheduling takes, and so which instant is late enough.
+// burst measures how fast a peer delivers what is due at one instant.
 func (r *run) burst() (figures, error) {
-	rec := r.messages(r.n)
-	if err := r.warmUp(rec); err != nil {
-		return nil, err
-	}
-	trial := r.messages(max(r.n/20, batchCallers*r.perBatch))
-	l, err := r.quickly(trial, time.Now().Add(farOff))
+	rec, due, took, err := r.forOneInstant()
 	if err != nil {
 		return nil, err
-	}
-	each := l.took / time.Duration(len(trial.due))
-	// A whole second, because some peers count in seconds.
-	due := time.Now().Add(2*each*time.Duration(r.n) + 5*time.Second).Truncate(time.Second)
-	l, err = r.quickly(rec, due)
-	if err != nil {
-		return nil, err
-	}
-	if !time.Now().Before(due) {
-		return nil, errors.New("the messages were due before all were scheduled: run it again, on a quiet machine")
 	}
 	if err := rec.wait(r.ctx, 20*time.Second); err != nil {
 		return nil, err
 	}
 	d := rec.sum()
 	f := d.figures()
-	f[schedulesPerS] = float64(r.n) / l.took.Seconds()
-	f[drainedPerS] = float64(d.arrived) / d.last.Sub(due).Seconds()
+	f[schedulesPerS] = float64(r.n) / took.Seconds()
+	f[drainedPerS] = d.drained(due)
 	return f, d.check()
+}
+
+// overdue is burst with a server that is down before the instant, and starts at it.
+func (r *run) overdue() (figures, error) {
+	rec, due, _, err := r.forOneInstant()
+	if err != nil {
+		return nil, err
+	}
+	r.server.kill()
+	if err := sleep(r.ctx, time.Until(due)); err != nil {
+		return nil, err
+	}
+	begun := time.Now()
+	if err := r.server.start(r.ctx); err != nil {
+		return nil, err
+	}
+	ready := time.Since(begun)
+	if err := rec.wait(r.ctx, killedConsumers); err != nil {
+		return nil, err
+	}
+	d := rec.sum()
+	f := d.figures()
+	f[restart], f[drainedPerS] = ready.Seconds(), d.drained(due)
+	return f, d.check()
+}
+
+// forOneInstant schedules messages that are due at one instant, and starts the consumers. A first
+// part, due later than this run ends, shows how long scheduling takes, and so which instant is late enough.
+func (r *run) forOneInstant() (rec *recorder, due time.Time, took time.Duration, err error) {
+	rec = r.messages(r.n)
+	if err := r.warmUp(rec); err != nil {
+		return nil, due, 0, err
+	}
+	trial := r.messages(max(r.n/20, batchCallers*r.perBatch))
+	l, err := r.quickly(trial, time.Now().Add(farOff))
+	if err != nil {
+		return nil, due, 0, err
+	}
+	each := l.took / time.Duration(len(trial.due))
+	// A whole second, because some peers count in seconds.
+	due = time.Now().Add(2*each*time.Duration(r.n) + 5*time.Second).Truncate(time.Second)
+	l, err = r.quickly(rec, due)
+	if err == nil && !time.Now().Before(due) {
+		err = errors.New("the messages were due before all were scheduled: run it again, on a quiet machine")
+	}
+	return rec, due, l.took, err
+}
+
+// drained returns how many messages a second arrived from an instant to the last one.
+func (d deliveries) drained(since time.Time) float64 {
+	return float64(d.arrived) / d.last.Sub(since).Seconds()
 }
 
 func (d deliveries) figures() figures {
@@ -129,6 +168,26 @@ func (r *run) cancel() (figures, error) {
 	begun := time.Now()
 	err := r.cancelFirst(rec, l.calls)
 	l.took = time.Since(begun)
+	return l.figures(r.n, cancelsPerS), err
+}
+
+// cancelBatch measures calls that cancel many messages.
+func (r *run) cancelBatch() (figures, error) {
+	b, ok := r.peer.(batchCanceller)
+	if !ok {
+		return nil, errNoBatch
+	}
+	rec := r.messages(r.n)
+	if _, err := r.quickly(rec, time.Now().Add(farOff)); err != nil {
+		return nil, err
+	}
+	l, err := r.batches(r.n, func(ctx context.Context, from, to int) error {
+		ids := make([]uint64, to-from)
+		for i := range ids {
+			ids[i] = rec.from + uint64(from+i)
+		}
+		return b.cancelAll(ctx, ids)
+	})
 	return l.figures(r.n, cancelsPerS), err
 }
 
