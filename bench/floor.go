@@ -5,9 +5,9 @@ import "path/filepath"
 var floorProgram = program{name: "floor", folder: ".", source: "./floor", versionArgs: []string{"version"}}
 
 var floorEntries = []entry{
-	{"floor", "never", "the same HTTP server and a heap in memory, no store", floorProgram,
+	{"floor", "never", "Postdate's HTTP server over a heap in memory, no store", floorProgram,
 		func() peer { return &floorPeer{} }},
-	{"floor-log", beforeAnswer, "the same, and a log without an index; nothing reads it", floorProgram,
+	{"floor-log", beforeAnswer, "Postdate's HTTP server over a heap in memory, and a log that nothing reads", floorProgram,
 		func() peer { return &floorPeer{log: true} }},
 }
 

@@ -59,8 +59,8 @@ func (r *run) singly(rec *recorder, due time.Time) (l load, err error) {
 	return l, err
 }
 
-// errNoBatch says that a peer cannot run a workload.
-var errNoBatch = errors.New("it has no such call for many messages")
+// errNoBatch says that a peer has no call for many messages that a workload needs.
+var errNoBatch = errors.New("it has no call that does this with many messages")
 
 // inBatches is singly with many messages in one call.
 func (r *run) inBatches(rec *recorder, due time.Time) (l load, err error) {
@@ -68,31 +68,31 @@ func (r *run) inBatches(rec *recorder, due time.Time) (l load, err error) {
 	if !ok {
 		return l, errNoBatch
 	}
-	return r.batches(len(rec.due), func(ctx context.Context, from, to int) error {
+	return r.batches(len(rec.due), func(ctx context.Context, from, to int) (took time.Duration, err error) {
 		var items []item
 		for i := from; i < to; i++ {
 			items = append(items, rec.message(i, due))
 		}
+		sent := time.Now()
 		if err := b.scheduleAll(ctx, items); err != nil {
-			return err
+			return 0, err
 		}
+		took = time.Since(sent)
 		for i := from; i < to; i++ {
 			rec.acked[i].Store(true)
 		}
-		return nil
+		return took, nil
 	})
 }
 
-// batches makes a call for each part of n messages.
-func (r *run) batches(n int, call func(ctx context.Context, from, to int) error) (l load, err error) {
+// batches makes a call for each part of n messages. call returns how long that took.
+func (r *run) batches(n int, call func(ctx context.Context, from, to int) (time.Duration, error)) (l load, err error) {
 	l.calls = make([]time.Duration, (n+r.perBatch-1)/r.perBatch)
 	begun := time.Now()
-	err = inParallel(r.ctx, batchCallers, len(l.calls), func(ctx context.Context, batch int) error {
+	err = inParallel(r.ctx, batchCallers, len(l.calls), func(ctx context.Context, batch int) (err error) {
 		ctx, cancel := context.WithTimeout(ctx, callTimeout)
 		defer cancel()
-		sent := time.Now()
-		err := call(ctx, batch*r.perBatch, min(n, (batch+1)*r.perBatch))
-		l.calls[batch] = time.Since(sent)
+		l.calls[batch], err = call(ctx, batch*r.perBatch, min(n, (batch+1)*r.perBatch))
 		return err
 	})
 	l.took = time.Since(begun)

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"path/filepath"
@@ -70,7 +69,10 @@ func (p *postdateClientPeer) scheduleAll(ctx context.Context, items []item) erro
 // scheduleMessages schedules messages in one batch, of which all have to be taken.
 func scheduleMessages(ctx context.Context, c *client.Client, messages []client.Message) error {
 	results, err := c.ScheduleAll(ctx, messages)
-	return errors.Join(err, firstProblem(results))
+	if err != nil {
+		return err
+	}
+	return firstProblem(results)
 }
 
 func firstProblem(results []client.Result) error {
@@ -88,7 +90,10 @@ func (p *postdateClientPeer) cancelAll(ctx context.Context, ids []uint64) error 
 		names[i] = postdateID(id)
 	}
 	results, err := p.client.CancelAll(ctx, names)
-	return errors.Join(err, firstProblem(results))
+	if err != nil {
+		return err
+	}
+	return firstProblem(results)
 }
 
 func (p *postdateClientPeer) cancel(ctx context.Context, id uint64) error {

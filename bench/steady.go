@@ -14,9 +14,9 @@ const (
 	dueMax = 10 * time.Second
 )
 
-// killedConsumers is how long a delivery may take after a kill: some servers give the consumers that are
+// waitAfterKill is how long a delivery may take after a kill: some servers give the consumers that are
 // gone up to 90 s.
-const killedConsumers = 100 * time.Second
+const waitAfterKill = 100 * time.Second
 
 // steady measures how late messages arrive under an even load.
 func (r *run) steady() (figures, error) {
@@ -55,7 +55,7 @@ func (r *run) crash() (figures, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := rec.wait(r.ctx, killedConsumers); err != nil {
+	if err := rec.wait(r.ctx, waitAfterKill); err != nil {
 		return nil, err
 	}
 	d := rec.sum()

@@ -83,7 +83,7 @@ func (l load) figures(n int, rate string) figures {
 
 // burst measures how fast a peer delivers what is due at one instant.
 func (r *run) burst() (figures, error) {
-	rec, due, took, err := r.forOneInstant()
+	rec, due, took, err := r.scheduleForOneInstant()
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +99,7 @@ func (r *run) burst() (figures, error) {
 
 // overdue is burst with a server that is down before the instant, and starts at it.
 func (r *run) overdue() (figures, error) {
-	rec, due, _, err := r.forOneInstant()
+	rec, due, _, err := r.scheduleForOneInstant()
 	if err != nil {
 		return nil, err
 	}
@@ -112,7 +112,7 @@ func (r *run) overdue() (figures, error) {
 		return nil, err
 	}
 	ready := time.Since(begun)
-	if err := rec.wait(r.ctx, killedConsumers); err != nil {
+	if err := rec.wait(r.ctx, waitAfterKill); err != nil {
 		return nil, err
 	}
 	d := rec.sum()
@@ -121,9 +121,9 @@ func (r *run) overdue() (figures, error) {
 	return f, d.check()
 }
 
-// forOneInstant schedules messages that are due at one instant, and starts the consumers. A first
+// scheduleForOneInstant schedules messages that are due at one instant, and starts the consumers. A first
 // part, due later than this run ends, shows how long scheduling takes, and so which instant is late enough.
-func (r *run) forOneInstant() (rec *recorder, due time.Time, took time.Duration, err error) {
+func (r *run) scheduleForOneInstant() (rec *recorder, due time.Time, took time.Duration, err error) {
 	rec = r.messages(r.n)
 	if err := r.warmUp(rec); err != nil {
 		return nil, due, 0, err
@@ -181,12 +181,14 @@ func (r *run) cancelBatch() (figures, error) {
 	if _, err := r.quickly(rec, time.Now().Add(farOff)); err != nil {
 		return nil, err
 	}
-	l, err := r.batches(r.n, func(ctx context.Context, from, to int) error {
+	l, err := r.batches(r.n, func(ctx context.Context, from, to int) (time.Duration, error) {
 		ids := make([]uint64, to-from)
 		for i := range ids {
 			ids[i] = rec.from + uint64(from+i)
 		}
-		return b.cancelAll(ctx, ids)
+		sent := time.Now()
+		err := b.cancelAll(ctx, ids)
+		return time.Since(sent), err
 	})
 	return l.figures(r.n, cancelsPerS), err
 }

@@ -114,7 +114,8 @@ func base64Form(payload []byte) (form []byte, encoding string) {
 	return append(form, '"'), "base64"
 }
 
-// payloadWire is the payload of a message in an answer.
+// payloadWire is the payload of a message in an answer. Embedded beside the other fields it is decoded
+// with them: a second pass would cost as much as the first.
 type payloadWire struct {
 	Payload         json.RawMessage `json:"payload"`
 	PayloadEncoding string          `json:"payloadEncoding"`

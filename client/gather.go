@@ -92,8 +92,8 @@ func (g *gatherer) send() {
 		items := g.take(&group{cancel: cancel})
 		if items != nil {
 			g.deliver(ctx, items)
-			// Callers that have their answers now may call again. They go first, so that the next request
-			// has all of them: a server takes a message for less in a larger request.
+			// Callers that have their answers may call again. They run first, so that more of them share the
+			// next request, which costs the server less.
 			runtime.Gosched()
 		}
 		cancel()

@@ -100,10 +100,14 @@ func (s *Settlement) Series(old postdate.State, series postdate.Series) postdate
 	return series.Add(o)
 }
 
+// Detaches reports whether a series that goes on leaves its occurrence as a message of its own, which is to
+// be retried. One that ends keeps it.
+func (s *Settlement) Detaches() bool { return s.Advances() && s.How == SettleRetry }
+
 // Alone is the state of the message that a series' occurrence becomes because it is to be retried while
 // the series goes on. old is the series' state. ok is false if it becomes none.
 func (s *Settlement) Alone(old postdate.State) (state postdate.State, ok bool) {
-	if !s.Advances() || s.How != SettleRetry || old.Ending {
+	if !s.Detaches() || old.Ending {
 		return state, false
 	}
 	state = s.single(old)

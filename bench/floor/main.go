@@ -2,7 +2,7 @@
 // keeps no index, checks nothing, and forgets everything when it ends. With -log it also appends what it takes,
 // cancels and delivers to one file, and answers only once that is synced.
 //
-// So what Postdate costs beyond it is the price of a store.
+// So what Postdate costs beyond it is the price of its checks and of its store.
 package main
 
 import (
@@ -54,7 +54,7 @@ func main() {
 		return
 	}
 	q := &queue{pending: map[string]*message{}, news: make(chan struct{}), sooner: make(chan struct{}, 1)}
-	err := error(nil)
+	var err error
 	if *log != "" {
 		q.log, err = openLog(*log)
 	}
@@ -82,11 +82,9 @@ func (q *queue) serve(r *fasthttp.RequestCtx) {
 		}
 	case method == fasthttp.MethodDelete:
 		id := strings.TrimPrefix(path, "/v1/messages/")
-		if err := q.log.append([]byte(id)); err != nil {
-			r.Error(err.Error(), fasthttp.StatusServiceUnavailable)
-			return
+		if q.logged(r, []byte(id)) {
+			answer(r, fasthttp.StatusOK, q.cancel([]string{id})[0])
 		}
-		answer(r, fasthttp.StatusOK, q.cancel([]string{id})[0])
 	case method == fasthttp.MethodPost && path == "/v1/messages/cancel":
 		var batch struct {
 			ScheduleIDs []string `json:"scheduleIds"`
@@ -103,12 +101,18 @@ func (q *queue) serve(r *fasthttp.RequestCtx) {
 
 // take reads the body of a request and logs it. If it cannot, it answers so.
 func (q *queue) take(r *fasthttp.RequestCtx, into any) (taken bool) {
-	err := json.Unmarshal(r.PostBody(), into)
-	if err == nil {
-		err = q.log.append(r.PostBody())
-	}
-	if err != nil {
+	if err := json.Unmarshal(r.PostBody(), into); err != nil {
 		r.Error(err.Error(), fasthttp.StatusBadRequest)
+		return false
+	}
+	return q.logged(r, r.PostBody())
+}
+
+// logged logs what a request asks for. If it cannot, it answers so.
+func (q *queue) logged(r *fasthttp.RequestCtx, what []byte) bool {
+	err := q.log.append(what)
+	if err != nil {
+		r.Error(err.Error(), fasthttp.StatusServiceUnavailable)
 	}
 	return err == nil
 }
@@ -148,11 +152,11 @@ func (q *queue) deliver() {
 			q.wait(next)
 			continue
 		}
-		var record []byte
+		var delivered []byte
 		for _, m := range due {
-			record = append(append(record, m.ScheduleID...), m.Payload...)
+			delivered = append(append(delivered, m.ScheduleID...), m.Payload...)
 		}
-		if err := q.log.append(record); err != nil {
+		if err := q.log.append(delivered); err != nil {
 			fmt.Fprintln(os.Stderr, "floor:", err)
 			os.Exit(1)
 		}
@@ -199,10 +203,11 @@ func (q *queue) read(r *fasthttp.RequestCtx) {
 	defer timer.Stop()
 	for over := false; ; {
 		q.mu.Lock()
-		page, news := q.inbox[after:min(len(q.inbox), after+limit)], q.news
+		from := min(after, len(q.inbox)) // a cursor may be of a process that has ended
+		page, news := q.inbox[from:min(len(q.inbox), from+limit)], q.news
 		q.mu.Unlock()
 		if len(page) > 0 || over {
-			answer(r, fasthttp.StatusOK, map[string]any{"messages": page, "nextCursor": strconv.Itoa(after + len(page))})
+			answer(r, fasthttp.StatusOK, map[string]any{"messages": page, "nextCursor": strconv.Itoa(from + len(page))})
 			return
 		}
 		select {

@@ -106,7 +106,7 @@ func changesAnother(p *store.Settlement) bool {
 	if _, alone := p.Key.OfSeries(); alone {
 		return p.How == store.SettleFailed
 	}
-	return p.How == store.SettleRetry && p.Advances()
+	return p.Detaches()
 }
 
 // settleAllApart makes the settlements that change another message as well, each in a transaction, where

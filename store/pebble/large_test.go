@@ -87,22 +87,6 @@ func TestWhatLargeMessagesLeaveIsWrittenInChunks(t *testing.T) {
 	}
 }
 
-// A series that goes on after a delivery copies nothing: many of them are one batch.
-func TestSeriesThatGoOnAreOneBatch(t *testing.T) {
-	s := ownedBuckets(t, 1)
-	var all []store.Settlement
-	for i := range chunkMax {
-		m := seriesMessage(fmt.Sprint(i), 1)
-		if r := s.Insert(t.Context(), []postdate.Message{m}); r[0].Err != nil {
-			t.Fatal(r[0].Err)
-		}
-		all = append(all, settlementOf(t, s, m.Key, store.SettleDelivered, store.Next{Occurrence: 2000, AttemptTime: 2000}))
-	}
-	if err := s.Settle(&patience{t.Context(), 1}, all); err != nil {
-		t.Error(err)
-	}
-}
-
 // The same is true of deliveries. A next call delivers the rest.
 func TestLargeMessagesAreDeliveredInChunks(t *testing.T) {
 	s := ownedBuckets(t, 2)
@@ -140,6 +124,22 @@ func TestLargeMessagesAreDeliveredInChunks(t *testing.T) {
 	}
 	if len(read) != len(all) {
 		t.Errorf("the inbox holds %v, want each of %d messages once", read, len(all))
+	}
+}
+
+// A series that goes on after a delivery copies nothing: many of them are one batch.
+func TestSeriesThatGoOnAreOneBatch(t *testing.T) {
+	s := ownedBuckets(t, 1)
+	var all []store.Settlement
+	for i := range chunkMax {
+		m := seriesMessage(fmt.Sprint(i), 1)
+		if r := s.Insert(t.Context(), []postdate.Message{m}); r[0].Err != nil {
+			t.Fatal(r[0].Err)
+		}
+		all = append(all, settlementOf(t, s, m.Key, store.SettleDelivered, store.Next{Occurrence: 2000, AttemptTime: 2000}))
+	}
+	if err := s.Settle(&patience{t.Context(), 1}, all); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -24,7 +24,7 @@ func (s *Store) Settle(ctx context.Context, settlements []store.Settlement) erro
 		return nil
 	}
 	return s.underAll(ctx, len(settlements), func(i int) (bucket, bytes int) {
-		if p := &settlements[i]; p.Leaves() || p.Advances() && p.How == store.SettleRetry {
+		if p := &settlements[i]; p.Leaves() || p.Detaches() {
 			bytes = postdate.PayloadBytesMax // leave or detach may copy its message, whose size only the store knows
 		}
 		return settlements[i].Key.Bucket, bytes
