@@ -7,7 +7,8 @@ var floorProgram = program{name: "floor", folder: ".", source: "./floor", versio
 var floorEntries = []entry{
 	{"floor", "never", "Postdate's HTTP server over a heap in memory, no store", floorProgram,
 		func() peer { return &floorPeer{} }},
-	{"floor-log", beforeAnswer, "Postdate's HTTP server over a heap in memory, and a log that nothing reads", floorProgram,
+	{"floor-log", beforeAnswer,
+		"Postdate's HTTP server over a heap in memory, and a log that nothing reads", floorProgram,
 		func() peer { return &floorPeer{log: true} }},
 }
 
