@@ -23,7 +23,10 @@ func (m *Message) encode() ([]byte, error) {
 		Delay           string `json:"delay,omitempty"`
 		PayloadEncoding string `json:"payloadEncoding,omitempty"`
 	}{fields(*m), durationText(m.Delay), encoding})
-	return withPayload(rest, payload), err
+	if err != nil {
+		return nil, err // a time that has no JSON form
+	}
+	return withPayload(rest, payload), nil
 }
 
 // encode returns c as the body of a request. If c has no content type, the message keeps
@@ -64,7 +67,10 @@ func (c *Change) encode() ([]byte, error) {
 		FailureChannel *removable `json:"failureChannel,omitempty"`
 	}{c.ExecutionTime, durationText(c.Delay), c.ContentType, encoding, c.Channel, labels, rule, c.Paused,
 		(*removable)(c.FailureChannel)})
-	return withPayload(rest, payload), err
+	if err != nil {
+		return nil, err // a time that has no JSON form
+	}
+	return withPayload(rest, payload), nil
 }
 
 // removable is a text of which "" means that it is removed.

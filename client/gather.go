@@ -29,7 +29,7 @@ type item struct {
 	answer chan outcome // has room for the one outcome
 
 	// Under the gatherer's lock:
-	withdrawn bool
+	withdrawn bool   // its caller has left
 	group     *group // nil: it is waiting
 }
 
@@ -39,10 +39,10 @@ type outcome struct {
 	err    error
 }
 
-// group stands for the items of one request.
+// group stands for the items of one request, or of several if it was refused and halved.
 type group struct {
-	callers int    // that still wait for the answer
-	cancel  func() // ends the request
+	callers int    // that still wait for an answer
+	cancel  func() // ends the requests
 }
 
 // call sends an item, alone or with others, and returns its result.
@@ -70,18 +70,33 @@ func (g *gatherer) call(ctx context.Context, id string, body []byte) (Scheduled,
 func (g *gatherer) leave(ctx context.Context, i *item) (Scheduled, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if i.group == nil {
-		i.withdrawn = true
-		return Scheduled{}, &NoAnswer{Err: ctx.Err()}
-	}
-	if i.group.callers--; i.group.callers == 0 {
-		i.group.cancel()
-	}
 	select {
 	case o := <-i.answer: // it came in the meantime
 		return o.result, o.err
 	default:
-		return Scheduled{}, &NoAnswer{Server: g.client.Server(), MayBeDone: true, Err: ctx.Err()}
+	}
+	i.withdrawn = true
+	if i.group == nil {
+		return Scheduled{}, &NoAnswer{Err: ctx.Err()}
+	}
+	i.group.goesOnWithout()
+	return Scheduled{}, &NoAnswer{Server: g.client.Server(), MayBeDone: true, Err: ctx.Err()}
+}
+
+// answer gives an item its outcome.
+func (g *gatherer) answer(i *item, o outcome) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	i.answer <- o
+	if !i.withdrawn {
+		i.group.goesOnWithout()
+	}
+}
+
+// goesOnWithout takes out a caller that waits no more. With the last one the group's requests end.
+func (g *group) goesOnWithout() {
+	if g.callers--; g.callers == 0 {
+		g.cancel()
 	}
 }
 
@@ -133,7 +148,7 @@ func (g *gatherer) take(to *group) (items []*item) {
 func (g *gatherer) deliver(ctx context.Context, items []*item) {
 	if len(items) == 1 {
 		result, err := g.alone(ctx, items[0])
-		items[0].answer <- outcome{result, err}
+		g.answer(items[0], outcome{result, err})
 		return
 	}
 	bodies := make([][]byte, len(items))
@@ -149,9 +164,9 @@ func (g *gatherer) deliver(ctx context.Context, items []*item) {
 	}
 	for n, i := range items {
 		if err != nil {
-			i.answer <- outcome{err: err}
+			g.answer(i, outcome{err: err})
 		} else {
-			i.answer <- outcome{results[n].Scheduled, results[n].Err()}
+			g.answer(i, outcome{results[n].Scheduled, results[n].Err()})
 		}
 	}
 }

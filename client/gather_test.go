@@ -583,6 +583,46 @@ func TestALongPollIsWaitedFor(t *testing.T) {
 	})
 }
 
+// A request that was halved ends, too, when the last caller that waits for an answer gives up: it makes
+// room for others.
+func TestTheLastCallerAfterHalvingEndsTheRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, n := newCalls(t, client.Config{Requests: 1})
+		ctx, cancel := context.WithCancel(t.Context())
+		c.schedule(t.Context(), "first", "1")
+		first := n.next(t, 1)[0]
+		c.schedule(t.Context(), "answered", "1")
+		synctest.Wait()
+		c.schedule(ctx, "left", "1")
+		synctest.Wait()
+		first.done(t)
+		n.next(t, 1)[0].say(413, "<html>too large</html>")
+		n.next(t, 1)[0].done(t)
+		n.next(t, 1) // has no answer
+		cancel()
+		synctest.Wait()
+		c.schedule(t.Context(), "after", "1")
+		n.next(t, 1)[0].done(t)
+	})
+}
+
+// JSON has no form of a time after the year 9999: the call says so.
+func TestATimeWithoutAForm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, late := open(t, client.Config{Servers: []string{"http://nobody"}}), time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC)
+		m := client.Message{Channel: "inbox:x", ExecutionTime: late, Payload: []byte("1")}
+		if _, err := c.Schedule(t.Context(), m); err == nil {
+			t.Error("it was scheduled")
+		}
+		if _, err := c.ScheduleAll(t.Context(), []client.Message{m}); err == nil {
+			t.Error("it was scheduled with others")
+		}
+		if _, err := c.Patch(t.Context(), "x", client.Change{ExecutionTime: late, Payload: []byte("1")}); err == nil {
+			t.Error("it was changed")
+		}
+	})
+}
+
 // A call with a trace context has a request of its own.
 func TestATracedCallGoesAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
