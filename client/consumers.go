@@ -29,16 +29,19 @@ type ReceivedMessage struct {
 }
 
 // UnmarshalJSON implements json.Unmarshaler.
-func (m *ReceivedMessage) UnmarshalJSON(b []byte) error {
-	var delivery struct {
-		Receipt    string
-		Deliveries int
-	}
-	if err := json.Unmarshal(b, &delivery); err != nil {
+func (m *ReceivedMessage) UnmarshalJSON(b []byte) (err error) {
+	type fields InboxMessage // without its method
+	wire := struct {
+		*fields
+		payloadWire
+		Receipt    *string `json:"receipt"`
+		Deliveries *int    `json:"deliveries"`
+	}{fields: (*fields)(&m.InboxMessage), Receipt: &m.Receipt, Deliveries: &m.Deliveries}
+	if err := json.Unmarshal(b, &wire); err != nil {
 		return err
 	}
-	m.Receipt, m.Deliveries = delivery.Receipt, delivery.Deliveries
-	return json.Unmarshal(b, &m.InboxMessage)
+	m.Payload, err = wire.bytes(m.ContentType)
+	return err
 }
 
 // Receive receives messages from inbox:name for a consumer, for which the server keeps how far it has
