@@ -127,6 +127,32 @@ func TestLargeMessagesAreDeliveredInChunks(t *testing.T) {
 	}
 }
 
+// The same is true of occurrences that are to be retried while their series goes on: each copies its message.
+func TestRetriedOccurrencesAreSettledInChunks(t *testing.T) {
+	const chunk = chunkBytesMax / postdate.PayloadBytesMax
+	s := ownedBuckets(t, 1)
+	var all []store.Settlement
+	for i := range 2 * chunk {
+		m := seriesMessage(fmt.Sprint(i), 1)
+		if r := s.Insert(t.Context(), []postdate.Message{m}); r[0].Err != nil {
+			t.Fatal(r[0].Err)
+		}
+		all = append(all, settlementOf(t, s, m.Key, store.SettleRetry, store.Next{Occurrence: 2000, AttemptTime: 2000}))
+	}
+	if err := s.Settle(&patience{t.Context(), 1}, all); postdate.KindOf(err) != postdate.KindUnavailable {
+		t.Errorf("the call has %v", err)
+	}
+	settled := 0
+	for i := range all {
+		if state, _, _ := s.state(all[i].Key); state.Run == 2 {
+			settled++
+		}
+	}
+	if settled != chunk {
+		t.Errorf("%d were settled in one batch, want %d", settled, chunk)
+	}
+}
+
 // A series that goes on after a delivery copies nothing: many of them are one batch.
 func TestSeriesThatGoOnAreOneBatch(t *testing.T) {
 	s := ownedBuckets(t, 1)
