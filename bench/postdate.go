@@ -42,7 +42,8 @@ func (p *postdateClientPeer) command(address, dir string) (command, error) {
 }
 
 func (p *postdateClientPeer) connect(_ context.Context, address string) (err error) {
-	p.client, err = client.New(client.Config{Servers: []string{address}})
+	// A failed call is not repeated here, so that the reader comes back at once when a server is started again.
+	p.client, err = client.New(client.Config{Servers: []string{address}, RetryFor: -1})
 	return err
 }
 

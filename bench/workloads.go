@@ -104,6 +104,9 @@ func (r *run) overdue() (figures, error) {
 		return nil, err
 	}
 	r.server.kill()
+	if !time.Now().Before(due) {
+		return nil, errors.New("the server was up when the messages were due: run it again, on a quiet machine")
+	}
 	if err := sleep(r.ctx, time.Until(due)); err != nil {
 		return nil, err
 	}
@@ -154,46 +157,27 @@ func (d deliveries) figures() figures {
 		lagP999: ms(quantile(d.lags, 0.999)), lagMax: ms(quantile(d.lags, 1))}
 }
 
-// cancel measures calls that cancel one message each. Before that it cancels the first half of
-// some messages that are due soon: only the second half may arrive.
-func (r *run) cancel() (figures, error) {
-	if err := r.checkCancel(); err != nil {
-		return nil, err
-	}
-	rec := r.messages(r.n)
-	if _, err := r.quickly(rec, time.Now().Add(farOff)); err != nil {
-		return nil, err
-	}
-	l := load{calls: make([]time.Duration, r.n)}
-	begun := time.Now()
-	err := r.cancelFirst(rec, l.calls)
-	l.took = time.Since(begun)
-	return l.figures(r.n, cancelsPerS), err
-}
+// cancel measures calls that cancel one message each.
+func (r *run) cancel() (figures, error) { return r.cancelBy(r.cancelSingly) }
 
 // cancelBatch measures calls that cancel many messages.
-func (r *run) cancelBatch() (figures, error) {
-	b, ok := r.peer.(batchCanceller)
-	if !ok {
-		return nil, errNoBatch
+func (r *run) cancelBatch() (figures, error) { return r.cancelBy(r.cancelInBatches) }
+
+// cancelBy measures one way to cancel the first n messages of a recorder. Before that it cancels the first
+// half of some messages that are due soon: only the second half may arrive.
+func (r *run) cancelBy(way func(rec *recorder, n int) (load, error)) (figures, error) {
+	if err := r.checkCancel(way); err != nil {
+		return nil, err
 	}
 	rec := r.messages(r.n)
 	if _, err := r.quickly(rec, time.Now().Add(farOff)); err != nil {
 		return nil, err
 	}
-	l, err := r.batches(r.n, func(ctx context.Context, from, to int) (time.Duration, error) {
-		ids := make([]uint64, to-from)
-		for i := range ids {
-			ids[i] = rec.from + uint64(from+i)
-		}
-		sent := time.Now()
-		err := b.cancelAll(ctx, ids)
-		return time.Since(sent), err
-	})
+	l, err := way(rec, r.n)
 	return l.figures(r.n, cancelsPerS), err
 }
 
-func (r *run) checkCancel() error {
+func (r *run) checkCancel(way func(rec *recorder, n int) (load, error)) error {
 	const some = 200
 	rec := r.messages(2 * some)
 	if err := r.warmUp(rec); err != nil {
@@ -203,7 +187,7 @@ func (r *run) checkCancel() error {
 	if _, err := r.singly(rec, due); err != nil {
 		return err
 	}
-	if err := r.cancelFirst(rec, make([]time.Duration, some)); err != nil {
+	if _, err := way(rec, some); err != nil {
 		return err
 	}
 	if !time.Now().Before(due) {
@@ -222,15 +206,34 @@ func (r *run) checkCancel() error {
 	return d.check()
 }
 
-// cancelFirst cancels as many of the first messages as calls has room for, and notes each call's time.
-func (r *run) cancelFirst(rec *recorder, calls []time.Duration) error {
-	return inParallel(r.ctx, callers, len(calls), func(ctx context.Context, i int) error {
+func (r *run) cancelSingly(rec *recorder, n int) (load, error) {
+	l := load{calls: make([]time.Duration, n)}
+	begun := time.Now()
+	err := inParallel(r.ctx, callers, n, func(ctx context.Context, i int) error {
 		ctx, cancel := context.WithTimeout(ctx, callTimeout)
 		defer cancel()
-		begun := time.Now()
+		sent := time.Now()
 		err := r.peer.cancel(ctx, rec.from+uint64(i))
-		calls[i] = time.Since(begun)
+		l.calls[i] = time.Since(sent)
 		return err
+	})
+	l.took = time.Since(begun)
+	return l, err
+}
+
+func (r *run) cancelInBatches(rec *recorder, n int) (load, error) {
+	b, ok := r.peer.(batchCanceller)
+	if !ok {
+		return load{}, errNoBatch
+	}
+	return r.batches(n, func(ctx context.Context, from, to int) (time.Duration, error) {
+		ids := make([]uint64, to-from)
+		for i := range ids {
+			ids[i] = rec.from + uint64(from+i)
+		}
+		sent := time.Now()
+		err := b.cancelAll(ctx, ids)
+		return time.Since(sent), err
 	})
 }
 

@@ -2,7 +2,8 @@
 // keeps no index, checks nothing, and forgets everything when it ends. With -log it also appends what it takes,
 // cancels and delivers to one file, and answers only once that is synced.
 //
-// So what Postdate costs beyond it is the price of its checks and of its store.
+// So what Postdate costs beyond it is, about, the price of its checks and of its store. It is no proof: it decodes
+// with encoding/json, and its log grows as it is written.
 package main
 
 import (
