@@ -18,15 +18,11 @@ func (m *Message) encode() ([]byte, error) {
 		return nil, err
 	}
 	type fields Message // without this method
-	rest, err := json.Marshal(struct {
+	return withPayload(struct {
 		fields
 		Delay           string `json:"delay,omitempty"`
 		PayloadEncoding string `json:"payloadEncoding,omitempty"`
-	}{fields(*m), durationText(m.Delay), encoding})
-	if err != nil {
-		return nil, err // a time that has no JSON form
-	}
-	return withPayload(rest, payload), nil
+	}{fields(*m), durationText(m.Delay), encoding}, payload)
 }
 
 // encode returns c as the body of a request. If c has no content type, the message keeps
@@ -54,7 +50,7 @@ func (c *Change) encode() ([]byte, error) {
 	if c.Labels != nil {
 		labels = &c.Labels
 	}
-	rest, err := json.Marshal(struct {
+	return withPayload(struct {
 		ExecutionTime   time.Time `json:"executionTime,omitzero"`
 		Delay           string    `json:"delay,omitempty"`
 		ContentType     string    `json:"contentType,omitempty"`
@@ -66,11 +62,7 @@ func (c *Change) encode() ([]byte, error) {
 
 		FailureChannel *removable `json:"failureChannel,omitempty"`
 	}{c.ExecutionTime, durationText(c.Delay), c.ContentType, encoding, c.Channel, labels, rule, c.Paused,
-		(*removable)(c.FailureChannel)})
-	if err != nil {
-		return nil, err // a time that has no JSON form
-	}
-	return withPayload(rest, payload), nil
+		(*removable)(c.FailureChannel)}, payload)
 }
 
 // removable is a text of which "" means that it is removed.
@@ -84,18 +76,19 @@ func (r removable) MarshalJSON() ([]byte, error) {
 	return json.Marshal(string(r))
 }
 
-// withPayload adds the payload to an object, byte for byte: an encoder would compact and
-// escape it.
-func withPayload(object, payload []byte) []byte {
-	if payload == nil {
-		return object
+// withPayload encodes a struct, and adds the payload to the object byte for byte: an encoder would compact
+// and escape it.
+func withPayload(rest any, payload []byte) ([]byte, error) {
+	object, err := json.Marshal(rest)
+	if err != nil || payload == nil {
+		return object, err
 	}
 	b := object[:len(object)-1]
 	if len(b) > 1 {
 		b = append(b, ',')
 	}
 	b = append(b, `"payload":`...)
-	return append(append(b, payload...), '}')
+	return append(append(b, payload...), '}'), nil
 }
 
 // formOf returns the JSON that represents a payload in a request, and its payloadEncoding.
