@@ -97,19 +97,17 @@ func (r *run) fill(n int) (time.Duration, error) {
 		return 0, errNoBatch
 	}
 	const day = 24 * time.Hour
-	begun, from := time.Now(), r.given
+	begun, first := time.Now(), r.given
 	r.given += uint64(n)
-	err := inParallel(r.ctx, batchCallers, (n+r.perBatch-1)/r.perBatch, func(ctx context.Context, batch int) error {
+	l, err := r.batches(n, fillTimeout, func(ctx context.Context, from, to int) (time.Duration, error) {
 		var items []item
-		for i := batch * r.perBatch; i < min(n, (batch+1)*r.perBatch); i++ {
-			id := from + uint64(i)
+		for i := from; i < to; i++ {
+			id := first + uint64(i)
 			items = append(items, item{id, begun.Add(day + rand.N(day)), payload(id, r.size)})
 		}
-		ctx, cancel := context.WithTimeout(ctx, fillTimeout)
-		defer cancel()
-		return b.scheduleAll(ctx, items)
+		return 0, b.scheduleAll(ctx, items)
 	})
-	return time.Since(begun), err
+	return l.took, err
 }
 
 const fillTimeout = time.Minute // of a batch: a store that merges much may pause

@@ -68,7 +68,7 @@ func (r *run) inBatches(rec *recorder, due time.Time) (l load, err error) {
 	if !ok {
 		return l, errNoBatch
 	}
-	return r.batches(len(rec.due), func(ctx context.Context, from, to int) (took time.Duration, err error) {
+	return r.batches(len(rec.due), callTimeout, func(ctx context.Context, from, to int) (time.Duration, error) {
 		var items []item
 		for i := from; i < to; i++ {
 			items = append(items, rec.message(i, due))
@@ -77,7 +77,7 @@ func (r *run) inBatches(rec *recorder, due time.Time) (l load, err error) {
 		if err := b.scheduleAll(ctx, items); err != nil {
 			return 0, err
 		}
-		took = time.Since(sent)
+		took := time.Since(sent)
 		for i := from; i < to; i++ {
 			rec.acked[i].Store(true)
 		}
@@ -86,11 +86,12 @@ func (r *run) inBatches(rec *recorder, due time.Time) (l load, err error) {
 }
 
 // batches makes a call for each part of n messages. call returns how long that took.
-func (r *run) batches(n int, call func(ctx context.Context, from, to int) (time.Duration, error)) (l load, err error) {
+func (r *run) batches(n int, timeout time.Duration,
+	call func(ctx context.Context, from, to int) (time.Duration, error)) (l load, err error) {
 	l.calls = make([]time.Duration, (n+r.perBatch-1)/r.perBatch)
 	begun := time.Now()
 	err = inParallel(r.ctx, batchCallers, len(l.calls), func(ctx context.Context, batch int) (err error) {
-		ctx, cancel := context.WithTimeout(ctx, callTimeout)
+		ctx, cancel := context.WithTimeout(ctx, timeout)
 		defer cancel()
 		l.calls[batch], err = call(ctx, batch*r.perBatch, min(n, (batch+1)*r.perBatch))
 		return err

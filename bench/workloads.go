@@ -226,7 +226,7 @@ func (r *run) cancelInBatches(rec *recorder, n int) (load, error) {
 	if !ok {
 		return load{}, errNoBatch
 	}
-	return r.batches(n, func(ctx context.Context, from, to int) (time.Duration, error) {
+	return r.batches(n, callTimeout, func(ctx context.Context, from, to int) (time.Duration, error) {
 		ids := make([]uint64, to-from)
 		for i := range ids {
 			ids[i] = rec.from + uint64(from+i)
