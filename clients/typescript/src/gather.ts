@@ -23,7 +23,7 @@ interface Waiting<Result> extends Item {
   request?: Request;
 }
 
-/** A request, and how many callers still wait for its answer. */
+/** A request, and how many callers still wait for an answer: their own, for a halved request gives them one by one. */
 interface Request {
   callers: number;
   abort: AbortController;
@@ -65,18 +65,20 @@ export class Gatherer<Result> {
       this.#senders++;
       setTimeout(() => void this.#send());
     }
-    return answer.finally(() => signal?.removeEventListener("abort", leave));
+    return answer.finally(() => {
+      signal?.removeEventListener("abort", leave);
+      const { request } = waiting;
+      if (request !== undefined && --request.callers === 0) request.abort.abort(signal?.reason);
+    });
   }
 
   /** Withdraws a call, or no longer waits for its answer. */
   #leave(waiting: Waiting<Result>, reason: unknown): void {
-    const { request } = waiting;
-    if (request === undefined) {
+    if (waiting.request === undefined) {
       this.#waiting = this.#waiting.filter((other) => other !== waiting);
       waiting.reject(new NoAnswerError(undefined, false, reason));
       return;
     }
-    if (--request.callers === 0) request.abort.abort(reason);
     waiting.reject(new NoAnswerError(this.#calls.server(), true, reason));
   }
 

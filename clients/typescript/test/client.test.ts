@@ -49,6 +49,34 @@ void test("a request that is refused for one item is halved", async (t) => {
   assert.deepEqual(states, ["fulfilled", "fulfilled", "rejected", "fulfilled", "fulfilled"]);
 });
 
+void test(
+  "a halved request ends when the last caller without an answer gives up",
+  { timeout: 20_000 },
+  async (t) => {
+    const left = new AbortController();
+    const urls: (string | undefined)[] = [];
+    let end: () => void;
+    const ended = new Promise<void>((resolve) => (end = resolve));
+    const client = await clientOf(t, (request, body, response) => {
+      urls.push(request.url);
+      if (urls.length === 1) response.writeHead(413).end("{}");
+      else if (urls.length === 2)
+        response.end(JSON.stringify({ ...(JSON.parse(body) as Item), status: "PENDING" }));
+      else {
+        response.on("close", end);
+        left.abort();
+      }
+    });
+    const message = { channel: "inbox:a", delay: 1, payload: 1 };
+    const answered = client.schedule(message);
+    const unanswered = client.schedule(message, { signal: left.signal });
+    await assert.rejects(unanswered, (error: unknown) => error instanceof NoAnswerError && error.mayBeDone);
+    await answered;
+    await ended;
+    assert.deepEqual(urls, ["/v1/messages/batch", "/v1/messages", "/v1/messages"]);
+  },
+);
+
 void test("a problem of all is not looked for in halves", async (t) => {
   let asked = 0;
   let said: object = {};
