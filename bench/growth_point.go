@@ -99,14 +99,15 @@ func (r *run) fill(n int) (time.Duration, error) {
 	const day = 24 * time.Hour
 	begun, first := time.Now(), r.given
 	r.given += uint64(n)
-	l, err := r.batches(n, fillTimeout, func(ctx context.Context, from, to int) (time.Duration, error) {
-		var items []item
-		for i := from; i < to; i++ {
-			id := first + uint64(i)
-			items = append(items, item{id, begun.Add(day + rand.N(day)), payload(id, r.size)})
-		}
-		return 0, b.scheduleAll(ctx, items)
-	})
+	l, err := r.inCalls(batchCallers, n, r.perBatch, fillTimeout,
+		func(ctx context.Context, from, to int) (time.Duration, error) {
+			var items []item
+			for i := from; i < to; i++ {
+				id := first + uint64(i)
+				items = append(items, item{id, begun.Add(day + rand.N(day)), payload(id, r.size)})
+			}
+			return 0, b.scheduleAll(ctx, items)
+		})
 	return l.took, err
 }
 

@@ -40,64 +40,61 @@ type load struct {
 	took  time.Duration
 }
 
-// singly schedules all messages of rec one by one, all for the same instant.
-func (r *run) singly(rec *recorder, due time.Time) (l load, err error) {
-	l.calls = make([]time.Duration, len(rec.due))
+// inCalls divides n messages into calls of so many each, and makes these from so many goroutines. call returns
+// how long it took.
+func (r *run) inCalls(goroutines, n, each int, timeout time.Duration,
+	call func(ctx context.Context, from, to int) (time.Duration, error)) (l load, err error) {
+	l.calls = make([]time.Duration, (n+each-1)/each)
 	begun := time.Now()
-	err = inParallel(r.ctx, callers, len(rec.due), func(ctx context.Context, i int) error {
-		ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	err = inParallel(r.ctx, goroutines, len(l.calls), func(ctx context.Context, i int) (err error) {
+		ctx, cancel := context.WithTimeout(ctx, timeout)
 		defer cancel()
-		m, sent := rec.message(i, due), time.Now()
-		if err := r.peer.schedule(ctx, m); err != nil {
-			return err
-		}
-		l.calls[i] = time.Since(sent)
-		rec.acked[i].Store(true)
-		return nil
+		l.calls[i], err = call(ctx, i*each, min(n, (i+1)*each))
+		return err
 	})
 	l.took = time.Since(begun)
 	return l, err
+}
+
+// singly schedules all messages of rec one by one, all for the same instant.
+func (r *run) singly(rec *recorder, due time.Time) (load, error) {
+	return r.inCalls(callers, len(rec.due), 1, callTimeout,
+		func(ctx context.Context, i, _ int) (time.Duration, error) {
+			m, sent := rec.message(i, due), time.Now()
+			if err := r.peer.schedule(ctx, m); err != nil {
+				return 0, err
+			}
+			took := time.Since(sent)
+			rec.acked[i].Store(true)
+			return took, nil
+		})
 }
 
 // errNoBatch says that a peer has no call for many messages that a workload needs.
 var errNoBatch = errors.New("it has no call that does this with many messages")
 
 // inBatches is singly with many messages in one call.
-func (r *run) inBatches(rec *recorder, due time.Time) (l load, err error) {
+func (r *run) inBatches(rec *recorder, due time.Time) (load, error) {
 	b, ok := r.peer.(batcher)
 	if !ok {
-		return l, errNoBatch
+		return load{}, errNoBatch
 	}
-	return r.batches(len(rec.due), callTimeout, func(ctx context.Context, from, to int) (time.Duration, error) {
-		var items []item
-		for i := from; i < to; i++ {
-			items = append(items, rec.message(i, due))
-		}
-		sent := time.Now()
-		if err := b.scheduleAll(ctx, items); err != nil {
-			return 0, err
-		}
-		took := time.Since(sent)
-		for i := from; i < to; i++ {
-			rec.acked[i].Store(true)
-		}
-		return took, nil
-	})
-}
-
-// batches makes a call for each part of n messages. call returns how long that took.
-func (r *run) batches(n int, timeout time.Duration,
-	call func(ctx context.Context, from, to int) (time.Duration, error)) (l load, err error) {
-	l.calls = make([]time.Duration, (n+r.perBatch-1)/r.perBatch)
-	begun := time.Now()
-	err = inParallel(r.ctx, batchCallers, len(l.calls), func(ctx context.Context, batch int) (err error) {
-		ctx, cancel := context.WithTimeout(ctx, timeout)
-		defer cancel()
-		l.calls[batch], err = call(ctx, batch*r.perBatch, min(n, (batch+1)*r.perBatch))
-		return err
-	})
-	l.took = time.Since(begun)
-	return l, err
+	return r.inCalls(batchCallers, len(rec.due), r.perBatch, callTimeout,
+		func(ctx context.Context, from, to int) (time.Duration, error) {
+			var items []item
+			for i := from; i < to; i++ {
+				items = append(items, rec.message(i, due))
+			}
+			sent := time.Now()
+			if err := b.scheduleAll(ctx, items); err != nil {
+				return 0, err
+			}
+			took := time.Since(sent)
+			for i := from; i < to; i++ {
+				rec.acked[i].Store(true)
+			}
+			return took, nil
+		})
 }
 
 // quickly schedules in batches if the peer can do so, for a workload that measures something else.

@@ -207,18 +207,12 @@ func (r *run) checkCancel(way func(rec *recorder, n int) (load, error)) error {
 }
 
 func (r *run) cancelSingly(rec *recorder, n int) (load, error) {
-	l := load{calls: make([]time.Duration, n)}
-	begun := time.Now()
-	err := inParallel(r.ctx, callers, n, func(ctx context.Context, i int) error {
-		ctx, cancel := context.WithTimeout(ctx, callTimeout)
-		defer cancel()
-		sent := time.Now()
-		err := r.peer.cancel(ctx, rec.from+uint64(i))
-		l.calls[i] = time.Since(sent)
-		return err
-	})
-	l.took = time.Since(begun)
-	return l, err
+	return r.inCalls(callers, n, 1, callTimeout,
+		func(ctx context.Context, i, _ int) (time.Duration, error) {
+			sent := time.Now()
+			err := r.peer.cancel(ctx, rec.from+uint64(i))
+			return time.Since(sent), err
+		})
 }
 
 func (r *run) cancelInBatches(rec *recorder, n int) (load, error) {
@@ -226,15 +220,16 @@ func (r *run) cancelInBatches(rec *recorder, n int) (load, error) {
 	if !ok {
 		return load{}, errNoBatch
 	}
-	return r.batches(n, callTimeout, func(ctx context.Context, from, to int) (time.Duration, error) {
-		ids := make([]uint64, to-from)
-		for i := range ids {
-			ids[i] = rec.from + uint64(from+i)
-		}
-		sent := time.Now()
-		err := b.cancelAll(ctx, ids)
-		return time.Since(sent), err
-	})
+	return r.inCalls(batchCallers, n, r.perBatch, callTimeout,
+		func(ctx context.Context, from, to int) (time.Duration, error) {
+			ids := make([]uint64, to-from)
+			for i := range ids {
+				ids[i] = rec.from + uint64(from+i)
+			}
+			sent := time.Now()
+			err := b.cancelAll(ctx, ids)
+			return time.Since(sent), err
+		})
 }
 
 func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
