@@ -139,16 +139,13 @@ func withWords(t *testing.T) []byte {
 	}
 	schemas := doc.Components.Schemas
 	for name, rules := range words {
-		ofRequest := schemas[name]["additionalProperties"] == false
 		for keyword, rule := range rules {
-			if ofRequest {
-				requireMoreThanNull(rule)
-			}
 			schemas[name][keyword] = rule
 		}
 	}
-	for _, schema := range schemas {
+	for name, schema := range schemas {
 		if schema["additionalProperties"] == false { // then it is one of a request
+			requireMoreThanNull(words[name])
 			allowNull(schema)
 		}
 	}
@@ -191,9 +188,9 @@ func allowNull(schema object) {
 	}
 }
 
-// requireMoreThanNull makes a rule take a field that is null for one that is left out.
-func requireMoreThanNull(rule any) {
-	switch rule := rule.(type) {
+// requireMoreThanNull makes rules take a field that is null for one that is left out.
+func requireMoreThanNull(rules any) {
+	switch rule := rules.(type) {
 	case []any:
 		for _, each := range rule {
 			requireMoreThanNull(each)
@@ -202,19 +199,12 @@ func requireMoreThanNull(rule any) {
 		for _, part := range rule {
 			requireMoreThanNull(part)
 		}
-		required, _ := rule["required"].([]any)
-		for _, name := range required {
-			properties, _ := rule["properties"].(object)
-			if properties == nil {
-				properties = object{}
-				rule["properties"] = properties
+		if required, there := rule["required"].([]any); there {
+			given := object{}
+			for _, name := range required {
+				given[name.(string)] = object{"not": object{"type": "null"}}
 			}
-			of, _ := properties[name.(string)].(object)
-			if of == nil {
-				of = object{}
-				properties[name.(string)] = of
-			}
-			of["not"] = object{"type": "null"}
+			rule["allOf"] = []any{object{"properties": given}}
 		}
 	}
 }
