@@ -127,18 +127,24 @@ func TestLargeMessagesAreDeliveredInChunks(t *testing.T) {
 	}
 }
 
-// The same is true of occurrences that are to be retried while their series goes on: each copies its message.
-func TestRetriedOccurrencesAreSettledInChunks(t *testing.T) {
-	const chunk = chunkBytesMax / postdate.PayloadBytesMax
-	s := ownedBuckets(t, 1)
-	var all []store.Settlement
-	for i := range 2 * chunk {
+// seriesThatGoOn inserts n series, and returns how the first occurrence of each is to be settled.
+func seriesThatGoOn(t *testing.T, s *Store, n int, how store.Settling) (all []store.Settlement) {
+	t.Helper()
+	for i := range n {
 		m := seriesMessage(fmt.Sprint(i), 1)
 		if r := s.Insert(t.Context(), []postdate.Message{m}); r[0].Err != nil {
 			t.Fatal(r[0].Err)
 		}
-		all = append(all, settlementOf(t, s, m.Key, store.SettleRetry, store.Next{Occurrence: 2000, AttemptTime: 2000}))
+		all = append(all, settlementOf(t, s, m.Key, how, store.Next{Occurrence: 2000, AttemptTime: 2000}))
 	}
+	return all
+}
+
+// The same is true of occurrences that are to be retried while their series goes on: each copies its message.
+func TestRetriedOccurrencesAreSettledInChunks(t *testing.T) {
+	const chunk = chunkBytesMax / postdate.PayloadBytesMax
+	s := ownedBuckets(t, 1)
+	all := seriesThatGoOn(t, s, 2*chunk, store.SettleRetry)
 	if err := s.Settle(&patience{t.Context(), 1}, all); postdate.KindOf(err) != postdate.KindUnavailable {
 		t.Errorf("the call has %v", err)
 	}
@@ -156,14 +162,7 @@ func TestRetriedOccurrencesAreSettledInChunks(t *testing.T) {
 // A series that goes on after a delivery copies nothing: many of them are one batch.
 func TestSeriesThatGoOnAreOneBatch(t *testing.T) {
 	s := ownedBuckets(t, 1)
-	var all []store.Settlement
-	for i := range chunkMax {
-		m := seriesMessage(fmt.Sprint(i), 1)
-		if r := s.Insert(t.Context(), []postdate.Message{m}); r[0].Err != nil {
-			t.Fatal(r[0].Err)
-		}
-		all = append(all, settlementOf(t, s, m.Key, store.SettleDelivered, store.Next{Occurrence: 2000, AttemptTime: 2000}))
-	}
+	all := seriesThatGoOn(t, s, chunkMax, store.SettleDelivered)
 	if err := s.Settle(&patience{t.Context(), 1}, all); err != nil {
 		t.Error(err)
 	}
