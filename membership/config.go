@@ -55,6 +55,9 @@ type Config struct {
 	OnNudges    func(nudges []Nudge)
 	OnBroadcast func(payload []byte)
 	OnConflict  func(c Conflict)
+	// OnQuestion returns the answer to what another member asks. Several calls may overlap, and each
+	// may take some time. Default: no question is answered.
+	OnQuestion func(question []byte) []byte
 
 	// Log gets the nodes that come and go, and problems. Default: slog.Default().
 	Log *slog.Logger

@@ -41,13 +41,16 @@ type Membership struct {
 	clashes chan clash
 	toSend  chan struct{}
 	stop    chan struct{}
-	loops   sync.WaitGroup
+
+	questions chan question // that arrived
+	loops     sync.WaitGroup
 
 	mu       sync.Mutex
 	roster   roster
 	leaving  map[string]bool // nodes that announced that they leave, and are still members
 	problems map[string]problem
 	outbox   map[string]map[int]postdate.Time
+	asked    map[uint64]*asking // by the number of the question
 
 	ending  sync.Mutex // held while it leaves or shuts down
 	left    atomic.Bool
@@ -79,7 +82,8 @@ func startWith(ctx context.Context, c Config, p parts) (*Membership, error) {
 		changed: make(chan struct{}, 1), clashes: make(chan clash, 16), toSend: make(chan struct{}, 1),
 		stop:   make(chan struct{}),
 		roster: roster{}, leaving: map[string]bool{}, problems: map[string]problem{},
-		outbox: map[string]map[int]postdate.Time{},
+		outbox: map[string]map[int]postdate.Time{}, asked: map[uint64]*asking{},
+		questions: make(chan question, questionsMax),
 	}
 	if err := m.open(ctx); err != nil {
 		return nil, err
@@ -91,6 +95,9 @@ func startWith(ctx context.Context, c Config, p parts) (*Membership, error) {
 	}
 	m.loops.Go(m.sendNudges)
 	m.loops.Go(m.rejoin)
+	for range answerers {
+		m.loops.Go(m.answerQuestions)
+	}
 	return m, nil
 }
 

@@ -17,6 +17,8 @@ const (
 	packetNudges    = 1
 	packetBroadcast = 2
 	packetLeaving   = 3 // the sender's name follows
+	packetQuestion  = 4
+	packetAnswer    = 5
 
 	// packetBytesMax leaves room in a datagram for the library's own bytes, a label
 	// and encryption.
@@ -207,6 +209,16 @@ func (m *Membership) receive(b []byte) {
 		}
 	case packetLeaving:
 		m.leaves(string(rest))
+	case packetQuestion, packetAnswer:
+		q, ok := decodeQuestion(rest)
+		switch {
+		case !ok:
+			m.metrics.garbage.Inc()
+		case kind == packetQuestion:
+			m.questioned(q)
+		default:
+			m.answered(q)
+		}
 	default:
 		m.metrics.garbage.Inc() // perhaps from a later version
 	}

@@ -1,0 +1,219 @@
+package stats
+
+import (
+	"fmt"
+	"math"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/internal/series"
+)
+
+// noon is the beginning of a slot.
+const noon postdate.Time = 1_800_000_000_000
+
+func after(d time.Duration) postdate.Time { return noon.Add(d) }
+
+func scheduled(n uint64) Totals { return Totals{"default": {Scheduled: n}} }
+
+// What happened between two readings is in the slot in which the first one was, and nothing is counted twice or lost.
+func TestRecorder(t *testing.T) {
+	var r Recorder
+	r.Take(after(3*time.Second), scheduled(5)) // before it, nobody knows when
+	r.Take(after(9*time.Second), scheduled(7))
+	r.Take(after(10*time.Second), scheduled(8))
+	r.Take(after(10*time.Second), scheduled(10)) // at the same instant
+	r.Take(after(20*time.Second), scheduled(14))
+	r.Take(after(30*time.Second), scheduled(14)) // nothing
+	r.Take(after(41*time.Second), scheduled(15))
+	got := r.Say("")
+	want := []Slot{
+		{noon, 7 * time.Second, Figures{Scheduled: 3}},
+		{after(10 * time.Second), 10 * time.Second, Figures{Scheduled: 6}},
+		{after(30 * time.Second), 11 * time.Second, Figures{Scheduled: 1}},
+	}
+	if !reflect.DeepEqual(got.Slots, want) || got.Total.Scheduled != 15 {
+		t.Errorf("the slots are %v of %d, want %v", got.Slots, got.Total.Scheduled, want)
+	}
+}
+
+// The clock may be set. What happened is still counted, and no slot lies ahead.
+func TestRecorderWhoseClockIsSet(t *testing.T) {
+	var r Recorder
+	r.Take(after(time.Hour), scheduled(0))
+	r.Take(after(time.Hour+time.Second), scheduled(2))
+	r.Take(noon, scheduled(5))
+	r.Take(after(time.Second), scheduled(9))
+	want := []Slot{{noon, time.Second, Figures{Scheduled: 7}}}
+	if got := r.Say(""); !reflect.DeepEqual(got.Slots, want) {
+		t.Errorf("the slots are %v, want %v", got.Slots, want)
+	}
+	r.Take(after(time.Hour), scheduled(9))
+	if got := r.Say(""); len(got.Slots) > 0 {
+		t.Errorf("an hour later, the slots are still %v", got.Slots)
+	}
+}
+
+// A recorder keeps ten minutes, however long it runs.
+func TestRecorderForgets(t *testing.T) {
+	var r Recorder
+	for i := range 1000 {
+		r.Take(after(time.Duration(i)*SlotTime), scheduled(uint64(i)))
+	}
+	if got := len(r.Say("").Slots); got != slotsMax-1 { // the last one has only begun
+		t.Errorf("it has %d slots, want %d", got, slotsMax-1)
+	}
+}
+
+// Tenants see their own figures. Of one that shares its series with others nobody knows them.
+func TestTenants(t *testing.T) {
+	var r Recorder
+	r.Take(noon, Totals{"acme": {}, "beta": {}})
+	r.Take(after(time.Second), Totals{"acme": {Delivered: 2}, "beta": {Delivered: 3}})
+	for tenant, want := range map[string]uint64{"": 5, "acme": 2, "beta": 3, "gamma": 0} {
+		if n := r.Say(tenant); n.Total.Delivered != want || !n.Apart {
+			t.Errorf("%q: %+v", tenant, n)
+		}
+	}
+	r.Take(after(2*time.Second), Totals{"acme": {}, series.Others: {Delivered: 1}})
+	for tenant, want := range map[string]bool{"": true, "acme": true, "gamma": false} {
+		if n := r.Say(tenant); n.Apart != want {
+			t.Errorf("%q is told apart: %v", tenant, n.Apart)
+		}
+	}
+}
+
+// The sums of several nodes: slots side by side, rates of the last minute, and the worst of what is no sum.
+func TestMerge(t *testing.T) {
+	late := make(Lateness, len(Bounds)+1)
+	late[3] = 4
+	one := Node{Apart: true, Overdue: time.Second, InHand: 2, ChannelsDown: 1, Total: Figures{Delivered: 9}, Slots: []Slot{
+		{after(-time.Hour), SlotTime, Figures{Delivered: 100}}, // long ago
+		{after(-70 * time.Second), SlotTime, Figures{Delivered: 50}},
+		{after(-10 * time.Second), SlotTime, Figures{Delivered: 3, Lateness: late}},
+		{noon, 4 * time.Second, Figures{Delivered: 2}},
+	}}
+	two := Node{Apart: true, Overdue: 3 * time.Second, InHand: 5, ChannelsDown: 2, Total: Figures{Delivered: 10}, Slots: []Slot{
+		{after(-10 * time.Second), SlotTime, Figures{Delivered: 4, Lateness: late}},
+		{after(10 * time.Second), 0, Figures{Delivered: 1}}, // its clock is ahead
+	}}
+	s := Merge(after(5*time.Second), map[string]Node{"b": two, "a": one})
+	if s.Total.Delivered != 19 || s.Overdue != 3*time.Second || s.InHand != 7 || s.ChannelsDown != 2 || !s.Apart ||
+		!reflect.DeepEqual(s.Nodes, []string{"a", "b"}) {
+		t.Errorf("the sums are %+v", s.Node)
+	}
+	if s.Recent.From != after(-time.Minute) || s.Recent.Lasted != 65*time.Second || s.Recent.Figures.Delivered != 10 {
+		t.Errorf("the last minute is %+v", s.Recent)
+	}
+	if got := s.Recent.Figures.Lateness.Count(); got != 8 {
+		t.Errorf("%d are counted by lateness, want 8", got)
+	}
+	for i, slot := range s.Slots {
+		if want := after(time.Duration(i-(len(s.Slots)-1)) * SlotTime); slot.From != want {
+			t.Errorf("slot %d begins at %s, want %s", i, slot.From, want)
+		}
+	}
+	n := len(s.Slots)
+	if n != slotsMax || s.Slots[n-1].Figures.Delivered != 3 || s.Slots[n-1].Lasted != 5*time.Second ||
+		s.Slots[n-2].Figures.Delivered != 7 || s.Slots[n-8].Figures.Delivered != 50 {
+		t.Errorf("the slots are %+v", s.Slots)
+	}
+	if two.Apart = false; Merge(noon, map[string]Node{"a": one, "b": two}).Apart {
+		t.Error("one node does not tell the tenant apart, and the sum does")
+	}
+}
+
+// Lateness is estimated as histogram_quantile does, in the same classes.
+func TestQuantile(t *testing.T) {
+	of := func(counts map[int]uint64) Lateness {
+		l := make(Lateness, len(Bounds)+1)
+		for class, n := range counts {
+			l[class] = n
+		}
+		return l
+	}
+	for _, c := range []struct {
+		lateness Lateness
+		q, want  float64
+	}{
+		{of(map[int]uint64{0: 100}), .5, .00025},
+		{of(map[int]uint64{1: 100}), .99, .000995},
+		{of(map[int]uint64{0: 50, 2: 50}), .5, .0005},
+		{of(map[int]uint64{0: 50, 2: 50}), .75, .0015},
+		{of(map[int]uint64{len(Bounds): 1}), .5, 3600},
+		{of(map[int]uint64{0: 99, len(Bounds): 1}), .995, 3600},
+	} {
+		if got, ok := c.lateness.Quantile(c.q); !ok || math.Abs(got-c.want) > 1e-9 {
+			t.Errorf("%v of %v is %v, want %v", c.q, c.lateness, got, c.want)
+		}
+	}
+	for _, none := range []Lateness{nil, of(nil)} {
+		if got, ok := none.Quantile(.5); ok {
+			t.Errorf("nobody was late, by %v", got)
+		}
+	}
+}
+
+// Counts of other classes, as another version may send, do no harm.
+func TestLatenessOfAnotherVersion(t *testing.T) {
+	ours := make(Lateness, len(Bounds)+1)
+	ours[2] = 1
+	for _, theirs := range []Lateness{nil, {1}, make(Lateness, len(Bounds)+2)} {
+		if sum := ours.plus(theirs); sum.Count() != 1 || len(sum) != len(ours) {
+			t.Errorf("with %v it is %v", theirs, sum)
+		}
+		if got := theirs.since(ours); len(got) != len(theirs) {
+			t.Errorf("since ours, %v is %v", theirs, got)
+		}
+	}
+}
+
+func TestRead(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	counter := func(name string, labels ...string) *prometheus.CounterVec {
+		c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: name}, labels)
+		registry.MustRegister(c)
+		return c
+	}
+	counter("postdate_scheduled_total", "tenant", "broker").WithLabelValues("acme", "inbox").Add(3)
+	counter("postdate_cancelled_total", "tenant").WithLabelValues("acme").Add(2)
+	ingested := counter("postdate_ingest_commands_total", "tenant", "source", "result")
+	for i, result := range []string{"scheduled", "cancelled", "replaced", "repeated", "bad"} {
+		ingested.WithLabelValues("acme", "kafka:x", result).Add(float64(10 * (i + 1)))
+	}
+	settled := counter("postdate_settled_total", "tenant", "how")
+	for i, how := range []string{"delivered", "failed", "retry", "parked"} {
+		settled.WithLabelValues("beta", how).Add(float64(i + 1))
+	}
+	counter("postdate_limited_total", "tenant", "limit").WithLabelValues("acme", "pendingMax").Add(1)
+	histogram := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "postdate_lateness_seconds", Help: "l", Buckets: Bounds},
+		[]string{"tenant", "channel"})
+	registry.MustRegister(histogram)
+	for i, channel := range []string{"inbox:a", "inbox:b"} {
+		histogram.WithLabelValues("beta", channel).Observe(.0015)
+		histogram.WithLabelValues("beta", channel).Observe(float64(1000 * 10 * i))
+	}
+	for _, name := range []string{"postdate_pending_messages", "postdate_pending_bytes"} {
+		g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: name}, []string{"tenant"})
+		registry.MustRegister(g)
+		g.WithLabelValues("acme").Set(float64(len(name)))
+	}
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	totals, pending := Read(families)
+	late := make(Lateness, len(Bounds)+1)
+	late[0], late[2], late[len(Bounds)] = 1, 2, 1
+	want := Totals{"acme": {Scheduled: 13, Cancelled: 22}, "beta": {Delivered: 1, Failed: 2, Lateness: late}}
+	if fmt.Sprint(totals) != fmt.Sprint(want) {
+		t.Errorf("read %v, want %v", totals, want)
+	}
+	if pending["acme"] != (Pending{25, 22}) || len(pending) != 1 {
+		t.Errorf("pending is %v", pending)
+	}
+}

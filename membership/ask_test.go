@@ -1,0 +1,140 @@
+package membership
+
+import (
+	"bytes"
+	"context"
+	"maps"
+	"slices"
+	"sync/atomic"
+	"testing"
+)
+
+// askers starts nodes a, b and c, which answer with their name, a colon and what was asked, many times.
+func askers(t *testing.T, keys [][]byte, times int) (all [3]*Membership) {
+	t.Helper()
+	for i, name := range []string{"a", "b", "c"} {
+		config := quick(t, name)
+		if i > 0 {
+			config.Seeds = []string{all[0].Address()}
+		}
+		config.Keys = keys
+		config.OnQuestion = func(question []byte) []byte {
+			return bytes.Repeat(append([]byte(name+":"), question...), times)
+		}
+		all[i] = start(t, config)
+	}
+	for _, m := range all {
+		m.see(t, "a", "b", "c")
+	}
+	return all
+}
+
+// All others answer, with more than fits into a packet.
+func TestAsk(t *testing.T) {
+	const times = 50_000
+	for name, keys := range map[string][][]byte{"open": nil, "encrypted": {bytes.Repeat([]byte("k"), 16)}} {
+		t.Run(name, func(t *testing.T) {
+			all := askers(t, keys, times)
+			answers, missing := all[0].Ask(t.Context(), []byte("how?"))
+			want := map[string][]byte{"b": bytes.Repeat([]byte("b:how?"), times), "c": bytes.Repeat([]byte("c:how?"), times)}
+			if !maps.EqualFunc(answers, want, bytes.Equal) || len(missing) > 0 {
+				t.Errorf("%d answers; missing are %v", len(answers), missing)
+			}
+			if len(all[0].asked) > 0 {
+				t.Error("the question is kept")
+			}
+		})
+	}
+}
+
+// Who cannot be reached is named, and the others' answers are there.
+func TestAskWhoIsMissing(t *testing.T) {
+	all := askers(t, nil, 1)
+	all[0].Cut(func(address string) bool { return address == all[1].Address() })
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		answers, missing := all[0].Ask(ctx, []byte("?"))
+		if string(answers["c"]) != "c:?" || len(answers) != 1 || !slices.Equal(missing, []string{"b"}) {
+			t.Errorf("answers %q, missing %v", answers, missing)
+		}
+	}()
+	all[0].eventually(t, "answered by c", func() bool {
+		all[0].mu.Lock()
+		defer all[0].mu.Unlock()
+		for _, a := range all[0].asked {
+			return a.answers["c"] != nil
+		}
+		return false
+	})
+	cancel()
+	<-done
+}
+
+// A question whose packet is lost is asked again.
+func TestAskIsRepeated(t *testing.T) {
+	all := askers(t, nil, 1)
+	var first atomic.Bool
+	all[0].Cut(func(address string) bool { return address == all[1].Address() && first.CompareAndSwap(false, true) })
+	answers, missing := all[0].Ask(t.Context(), []byte("?"))
+	if !first.Load() || len(answers) != 2 || len(missing) > 0 {
+		t.Errorf("a packet was lost: %v; answers %q, missing %v", first.Load(), answers, missing)
+	}
+}
+
+// What nobody asked for is dropped: other numbers, other nodes, second answers, and packets that say nothing.
+func TestAnswersThatNobodyWants(t *testing.T) {
+	m := start(t, quick(t, "a"))
+	a := &asking{answers: map[string][]byte{"b": nil, "c": nil}, left: 2, done: make(chan struct{})}
+	m.asked[7] = a
+	for _, q := range []question{{8, "b", []byte("no")}, {7, "d", []byte("no")}, {7, "b", []byte("yes")}, {7, "b", []byte("no")}} {
+		m.receive(q.packet(packetAnswer))
+	}
+	if a.left != 1 || string(a.answers["b"]) != "yes" || len(a.answers) != 2 {
+		t.Errorf("%d are left of %q", a.left, a.answers)
+	}
+	m.receive(question{7, "c", nil}.packet(packetAnswer))
+	select {
+	case <-a.done:
+	default:
+		t.Error("an empty answer is none")
+	}
+	m.receive([]byte{packetAnswer})
+	m.receive(append([]byte{packetQuestion}, make([]byte, 7)...))
+	if got := m.counted(t, "postdate_gossip_garbage_total"); got != 2 {
+		t.Errorf("%v packets were not understood, want 2", got)
+	}
+}
+
+// Many questions at once hold nothing up: those that cannot wait are dropped.
+func TestFloodOfQuestions(t *testing.T) {
+	config := quick(t, "a")
+	hold := make(chan struct{})
+	config.OnQuestion = func([]byte) []byte { <-hold; return nil }
+	m := start(t, config)
+	for range 10 * questionsMax {
+		m.receive(question{1, "a", nil}.packet(packetQuestion))
+	}
+	if len(m.questions) != questionsMax {
+		t.Errorf("%d questions wait, want %d", len(m.questions), questionsMax)
+	}
+	close(hold)
+}
+
+func FuzzQuestion(f *testing.F) {
+	f.Add([]byte{})
+	f.Add(question{1 << 60, "node", []byte("what")}.packet(packetQuestion)[1:])
+	f.Add(bytes.Repeat([]byte{0xff}, 24))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		q, ok := decodeQuestion(b)
+		if !ok {
+			return
+		}
+		if again, ok := decodeQuestion(q.packet(packetAnswer)[1:]); !ok || again.number != q.number ||
+			again.from != q.from || !bytes.Equal(again.text, q.text) {
+			t.Errorf("%v comes back as %v", q, again)
+		}
+	})
+}
