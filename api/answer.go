@@ -257,7 +257,7 @@ func appendCluster(b []byte, c *Cluster) []byte {
 		b = append(b, `{"node":`...)
 		b = appendText(b, m.Node)
 		b = appendMember(b, "address", m.Address)
-		b = append(appendMember(b, "state", m.State), '}')
+		b = append(appendSelf(appendMember(b, "state", m.State), &m), '}')
 	}
 	b = append(b, `],"buckets":[`...)
 	for i := range c.Buckets {
@@ -267,6 +267,23 @@ func appendCluster(b []byte, c *Cluster) []byte {
 		b = appendBucket(b, &c.Buckets[i])
 	}
 	return append(b, `]}`...)
+}
+
+// appendSelf appends what a node says of itself.
+func appendSelf(b []byte, m *Member) []byte {
+	if m.ClockOffset != nil {
+		b = append(b, `,"clockOffsetMs":`...)
+		b = strconv.AppendInt(b, m.ClockOffset.Milliseconds(), 10)
+	}
+	if m.Lease != nil {
+		b = append(b, `,"lease":{"id":`...)
+		b = appendText(b, m.Lease.ID)
+		b = append(b, `,"lastsMs":`...)
+		b = strconv.AppendInt(b, m.Lease.Lasts.Milliseconds(), 10)
+		b = append(b, `,"leftMs":`...)
+		b = append(strconv.AppendInt(b, m.Lease.Left.Milliseconds(), 10), '}')
+	}
+	return b
 }
 
 func appendBucket(b []byte, k *Bucket) []byte {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/auth"
+	"github.com/postdate/postdate/internal/stats"
 	"github.com/postdate/postdate/quota"
 	"github.com/postdate/postdate/store"
 )
@@ -66,6 +67,8 @@ type Config struct {
 	Kinds []string
 	// Cluster is the view that GET /v1/cluster shows. Default: an empty one.
 	Cluster func() Cluster
+	// Stats are the figures of the whole cluster, of one tenant or of all if tenant is "". Default: none.
+	Stats func(ctx context.Context, tenant string) stats.Stats
 	// Keys tells who a request comes from. Default: nobody is asked for a key, and everybody
 	// may do everything.
 	Keys *auth.Keeper
@@ -142,6 +145,9 @@ func (c Config) withDefaults() Config {
 	if c.Cluster == nil {
 		c.Cluster = func() Cluster { return Cluster{} }
 	}
+	if c.Stats == nil {
+		c.Stats = func(context.Context, string) stats.Stats { return stats.Stats{} }
+	}
 	if c.Tenants == nil {
 		c.Tenants = noTenants{}
 	}
@@ -205,7 +211,19 @@ type Cluster struct {
 }
 
 // Member is one node, as the answering node sees it.
-type Member struct{ Node, Address, State string }
+type Member struct {
+	Node, Address, State string
+	// What the node says of itself; nil: it says nothing of that, or does not answer.
+	ClockOffset *time.Duration // how far its clock is ahead of the store's
+	Lease       *Lease
+}
+
+// Lease shows to other nodes that a node is alive.
+type Lease struct {
+	ID    string        // of one run of the node
+	Lasts time.Duration // from a renewal on
+	Left  time.Duration // until it ends if it is not renewed; 0: it has ended
+}
 
 // Bucket is one bucket with its owner.
 type Bucket struct {

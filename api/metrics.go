@@ -99,6 +99,11 @@ func (m *metrics) countScheduled(tenant, broker string) {
 	c.Inc()
 }
 
+// CountCancelled counts messages of a tenant that were cancelled other than by a request that names them.
+func (s *Server) CountCancelled(tenant string, n int) {
+	s.metrics.of(tenant).cancelled.Add(float64(n))
+}
+
 func (m *metrics) observe(route, method string, code int, took time.Duration) {
 	switch method {
 	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete:

@@ -47,12 +47,17 @@ func (s *Server) getReady(ctx *fasthttp.RequestCtx) *Problem {
 // default. Another tenant sees its own.
 func (s *Server) getMetrics(ctx *fasthttp.RequestCtx) *Problem {
 	var shown prometheus.Gatherer = s.config.Registry
-	i := identityOf(ctx)
-	if i != nil && i.Tenant != postdate.DefaultTenant && !i.Allows(auth.Admin) {
-		shown = ofTenant{shown, i.Tenant}
+	if !seesAll(ctx) {
+		shown = ofTenant{shown, s.tenantOf(ctx)}
 	}
 	fasthttpadaptor.NewFastHTTPHandler(promhttp.HandlerFor(shown, promhttp.HandlerOpts{}))(ctx)
 	return nil
+}
+
+// seesAll reports whether the caller sees the figures of all tenants.
+func seesAll(ctx *fasthttp.RequestCtx) bool {
+	i := identityOf(ctx)
+	return i == nil || i.Tenant == postdate.DefaultTenant || i.Allows(auth.Admin)
 }
 
 // ofTenant gathers the series that have the label of one tenant.

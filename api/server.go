@@ -130,6 +130,7 @@ var routes = []route{
 	{"GET", "/v1/channels", (*Server).getChannels, auth.Operate},
 	{"PATCH", "/v1/channels", (*Server).patchChannel, auth.ChangeChannels},
 	{"GET", "/v1/cluster", (*Server).getCluster, auth.Operate},
+	{"GET", "/v1/stats", (*Server).getStats, auth.Operate},
 	{"GET", "/v1/keys", (*Server).getKeys, auth.Admin},
 	{"POST", "/v1/keys", (*Server).postKey, auth.Admin},
 	{"DELETE", "/v1/keys/{id}", (*Server).deleteKey, auth.Admin},

@@ -78,7 +78,7 @@ func newRig(t *testing.T, changes ...func(*Config)) *rig {
 		},
 		Cluster: func() Cluster {
 			return Cluster{
-				Node: "a", Members: []Member{{"a", "127.0.0.1:7946", "alive"}},
+				Node: "a", Members: []Member{{Node: "a", Address: "127.0.0.1:7946", State: "alive"}},
 				Buckets: []Bucket{{Bucket: 0, Owner: "a", Token: 3, Checkpoint: testNow, Claimed: testNow + 5, Lag: 12 * time.Millisecond}, {Bucket: 1}},
 			}
 		},

@@ -99,6 +99,16 @@ type Member struct {
 	Node    string `json:"node"`
 	Address string `json:"address"`
 	State   string `json:"state"`
+
+	ClockOffsetMs *int64 `json:"clockOffsetMs"` // how far its clock is ahead of the store's; nil: not known
+	Lease         *Lease `json:"lease"`         // nil: not known, or there is none
+}
+
+// Lease shows to other nodes that a node is alive.
+type Lease struct {
+	ID      string `json:"id"`      // of one run of the node
+	LastsMs int64  `json:"lastsMs"` // from a renewal on
+	LeftMs  int64  `json:"leftMs"`  // until it ends; 0: it has ended
 }
 
 // Bucket says who owns a bucket and how far its messages are settled.
@@ -116,6 +126,69 @@ type Bucket struct {
 // Cluster returns the cluster as one node sees it.
 func (c *Client) Cluster(ctx context.Context) (Cluster, error) {
 	return get[Cluster](ctx, c, "/v1/cluster")
+}
+
+// Stats are what a cluster did in the last ten minutes.
+type Stats struct {
+	At      time.Time `json:"at"`
+	Tenant  string    `json:"tenant"`  // whose figures these are; "": those of all
+	Nodes   []string  `json:"nodes"`   // whose figures are in it
+	Missing []string  `json:"missing"` // nodes that did not answer: what they counted is missing
+	Counted bool      `json:"counted"` // false: some node does not count the tenant on its own
+
+	// Of all tenants together only.
+	OverdueMs    int64 `json:"overdueMs"` // since the earliest due message that is not settled was due
+	InHand       int   `json:"inHand"`    // messages in the nodes' memory
+	ChannelsDown int   `json:"channelsDown"`
+
+	Pending *Stored `json:"pending"` // nil: not known
+
+	Total      Figures   `json:"total"` // since each node started
+	LastMinute StatsSlot `json:"lastMinute"`
+	PerSecond  Rates     `json:"perSecond"` // what is in LastMinute, for each of its seconds
+	// Slots are the last ten minutes in parts of ten seconds, the oldest first. The last part runs still.
+	Slots []StatsSlot `json:"slots"`
+}
+
+// Stored is what is pending in the whole store.
+type Stored struct {
+	Messages int64 `json:"messages"`
+	Bytes    int64 `json:"bytes"` // of their payloads
+}
+
+// Figures count what became of messages.
+type Figures struct {
+	Scheduled int64 `json:"scheduled"` // a series counts once
+	Delivered int64 `json:"delivered"` // each occurrence of a series counts
+	Failed    int64 `json:"failed"`    // ended as DELIVERY_FAILED
+	Cancelled int64 `json:"cancelled"`
+}
+
+// Rates are [Figures] for each second.
+type Rates struct {
+	Scheduled float64 `json:"scheduled"`
+	Delivered float64 `json:"delivered"`
+	Failed    float64 `json:"failed"`
+	Cancelled float64 `json:"cancelled"`
+}
+
+// StatsSlot is what happened within a time.
+type StatsSlot struct {
+	From    time.Time `json:"from"`
+	Seconds float64   `json:"seconds"` // how long it lasted
+	Figures
+	LatenessMs *Lateness `json:"latenessMs"` // nil: nothing was delivered
+}
+
+// Lateness is from the execution time to the broker's confirm, in milliseconds.
+type Lateness struct {
+	P50 float64 `json:"p50"` // half of the messages were at most so late
+	P99 float64 `json:"p99"` // 99 of 100 were
+}
+
+// Stats returns what the cluster did in the last ten minutes.
+func (c *Client) Stats(ctx context.Context) (Stats, error) {
+	return get[Stats](ctx, c, "/v1/stats")
 }
 
 // Health asks once whether the process is alive.

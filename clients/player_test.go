@@ -289,6 +289,7 @@ var ofOperations = calls{
 		return c.ChangeChannel(ctx, read[client.ChannelChange](with))
 	},
 	"getCluster": func(ctx context.Context, c *client.Client, _ map[string]any) (any, error) { return c.Cluster(ctx) },
+	"getStats":   func(ctx context.Context, c *client.Client, _ map[string]any) (any, error) { return c.Stats(ctx) },
 	"listKeys": func(ctx context.Context, c *client.Client, _ map[string]any) (any, error) {
 		keys, err := c.Keys(ctx)
 		return map[string]any{"keys": keys}, err

@@ -32,7 +32,7 @@ const (
 func (n *Node) openGossip(ctx context.Context) error {
 	c := n.c.gossip()
 	c.Label, c.Meta = n.store.Name(), membership.Meta{Lease: n.loop.leaseID, HTTP: n.advertisedHTTP()}
-	c.OnNudges, c.OnBroadcast, c.OnConflict = n.nudged, n.heard, n.conflict
+	c.OnNudges, c.OnBroadcast, c.OnConflict, c.OnQuestion = n.nudged, n.heard, n.conflict, n.asked
 	c.Log, c.Metrics = n.c.Log, n.metrics
 	gossip, err := membership.Start(ctx, c)
 	if err != nil {
@@ -75,7 +75,7 @@ func (c *cluster) released(to []string) {
 	}
 }
 
-// members returns the nodes that GET /v1/cluster shows.
+// members returns the nodes of the cluster.
 func (c *cluster) members() (all []api.Member) {
 	alive := c.loop.Status().Alive
 	for _, m := range append(c.gossip.Members(), c.gossip.Gone()...) {

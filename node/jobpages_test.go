@@ -16,7 +16,7 @@ import (
 const pageNow = postdate.Time(1_800_000_000_000)
 
 func pageJobs(mem *storetest.Mem, m store.Messages) *jobs {
-	return &jobs{store: mem, messages: m, now: func() postdate.Time { return pageNow },
+	return &jobs{cancelled: func(string, int) {}, store: mem, messages: m, now: func() postdate.Time { return pageNow },
 		passed:    func() postdate.Time { return pageNow },
 		scheduled: func(int, postdate.Time) {}, log: slog.New(slog.DiscardHandler)}
 }

@@ -19,6 +19,8 @@ type jobs struct {
 	passed   func() postdate.Time // as [api.Config] has it
 	// scheduled tells the owner of a bucket when a message is due.
 	scheduled func(bucket int, at postdate.Time)
+	// cancelled counts messages that were cancelled.
+	cancelled func(tenant string, n int)
 	log       *slog.Logger
 	timeout   time.Duration // of a page; 0: pageTimeout
 }
@@ -67,6 +69,9 @@ func (r *jobs) page(ctx context.Context, j *store.Job) (more bool) {
 	if err != nil {
 		r.log.Warn("how far a job has come could not be noted: its page is repeated", "job", j.Key.ScheduleID,
 			"error", err)
+	}
+	if done && j.Kind == store.JobCancel {
+		r.cancelled(j.Key.Tenant, int(next.Done-j.Done))
 	}
 	if done && next.EndedAt != 0 {
 		r.log.Info("a job ended", "tenant", j.Key.Tenant, "job", j.Key.ScheduleID, "kind", j.Kind.String(),

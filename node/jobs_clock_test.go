@@ -18,7 +18,7 @@ func TestAJobRedrivesByATimeThatHasCome(t *testing.T) {
 	failed.Status, failed.SettledAt = postdate.DeliveryFailed, passed-500
 	mem.Put("test", nil, failed, nil)
 	var told postdate.Time
-	r := &jobs{store: mem, messages: mem, now: func() postdate.Time { return passed.Add(time.Hour) },
+	r := &jobs{cancelled: func(string, int) {}, store: mem, messages: mem, now: func() postdate.Time { return passed.Add(time.Hour) },
 		passed:    func() postdate.Time { return passed },
 		scheduled: func(_ int, at postdate.Time) { told = at }}
 	r.change(t.Context(), &store.Job{Kind: store.JobRedrive, CreatedAt: passed}, []postdate.Record{failed})

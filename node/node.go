@@ -38,6 +38,7 @@ type Node struct {
 	deliverer  store.Deliverer // the same store without gathering; nil: it cannot deliver
 	channels   *channels
 	control    *control
+	watch      *watch
 	cluster    *cluster // nil if the store serves this node only
 	loop       *loop
 	quota      *quota.Keeper
@@ -49,7 +50,7 @@ type Node struct {
 	profiles   *profiles      // nil: none are served
 	serving    sync.WaitGroup // the HTTP server
 	files      files
-	background sync.WaitGroup  // the loop, control and cluster
+	background sync.WaitGroup  // the loop, control, watch and cluster
 	life       context.Context // ends when the node is closed
 	quit       context.CancelFunc
 
@@ -159,6 +160,7 @@ func (n *Node) open(ctx context.Context) error {
 		return err
 	}
 	n.loop.channels = n.channels
+	n.watch = &watch{now: n.wall, metrics: n.metrics, loop: n.loop}
 	n.quota = quota.NewKeeper(n.c.Quota, n.store, n.nodes, time.Now)
 	n.metrics.MustRegister(n.quota)
 	n.loop.jobs = &jobs{store: n.store, messages: n.quota.Hold(n.store), now: n.wall, passed: n.passed,
@@ -177,13 +179,17 @@ func (n *Node) open(ctx context.Context) error {
 		Messages: n.quota.Hold(n.store), Requests: n.store, Inbox: n.channels.inbox,
 		Jobs: n.store, JobStarted: func() { n.loop.tell(machine.JobStarted{}) },
 		Scheduled: n.scheduled, CheckChannel: n.channels.check,
-		Kinds: kinds, Cluster: n.view, Channels: n.control, Tenants: n.control, Quota: n.quota,
+		Kinds: kinds, Cluster: n.view, Stats: n.stats, Channels: n.control, Tenants: n.control, Quota: n.quota,
 		Ready: n.ready, PayloadBytesMax: n.c.PayloadBytesMax,
 		Loopback: !n.c.Insecure && n.keys == nil && n.c.TLS.ClientCA == "", Keys: n.keys,
 		Tokens:      n.tokens,
 		MetricsOpen: n.c.MetricsOpen, Origins: n.c.CORSOrigins, TLS: secure, ConnectionsMax: n.files.http,
 	})
-	return err
+	if err != nil {
+		return err
+	}
+	n.loop.jobs.cancelled = n.api.CountCancelled
+	return nil
 }
 
 func (n *Node) openStore(ctx context.Context) error {
@@ -249,6 +255,7 @@ func (n *Node) run() {
 	ctx := n.life
 	n.background.Go(func() { n.loop.run(ctx) })
 	n.background.Go(func() { n.control.run(ctx, n.c.Log) })
+	n.background.Go(func() { n.watch.run(ctx) })
 	if n.keys != nil {
 		n.background.Go(func() { n.keys.Run(ctx) })
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/internal/series"
+	"github.com/postdate/postdate/internal/stats"
 	"github.com/postdate/postdate/publisher"
 	"github.com/postdate/postdate/store"
 )
@@ -57,7 +58,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		}, []string{"tenant", "channel", "outcome"}),
 		lateness: auto.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "postdate_lateness_seconds", Help: "From the execution time to the broker's confirm.",
-			Buckets: []float64{.0005, .001, .002, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 60, 600, 3600},
+			Buckets: stats.Bounds,
 		}, []string{"tenant", "channel"}),
 		ended: auto.NewCounterVec(prometheus.CounterOpts{
 			Name: "postdate_settled_total",
@@ -183,11 +184,7 @@ func (m *Metrics) Settled(ss []store.Settlement) {
 
 // Observe sets the gauges from v.
 func (m *Metrics) Observe(v View) {
-	var most time.Duration
-	for _, t := range v.Overdue {
-		most = max(most, v.At.Wall.Sub(t))
-	}
-	m.overdue.Set(most.Seconds())
+	m.overdue.Set(v.Late().Seconds())
 	m.hand.Set(float64(v.Hand))
 	m.down.Set(float64(v.Down))
 }

@@ -3,6 +3,7 @@ package poller
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"github.com/postdate/postdate"
 )
@@ -13,6 +14,14 @@ type View struct {
 	Hand    int                   // messages in memory
 	Down    int                   // channels that take nothing
 	At      postdate.Now
+}
+
+// Late is how long the earliest due message in hand that is not settled has been due.
+func (v View) Late() (most time.Duration) {
+	for _, since := range v.Overdue {
+		most = max(most, v.At.Wall.Sub(since))
+	}
+	return most
 }
 
 // Token is the token under which a bucket is worked on, or 0.

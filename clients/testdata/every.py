@@ -32,6 +32,7 @@ from postdate_client.api.operations import (
     get_metrics,
     get_open_api,
     get_ready,
+    get_stats,
     list_channels,
 )
 from postdate_client.api.recurrences import preview_recurrence
@@ -157,6 +158,8 @@ assert limits in ok(list_tenants.sync_detailed, models.TenantList).tenants
 
 cluster = ok(get_cluster.sync_detailed, models.Cluster)
 assert len(cluster.buckets) > 0
+figures = ok(get_stats.sync_detailed, models.Stats)
+assert figures.total.scheduled > 0 and figures.last_minute.scheduled <= figures.total.scheduled
 assert ok(get_health.sync_detailed, models.Health).status is models.HealthStatus.OK
 assert ok(get_ready.sync_detailed, models.Health).status is models.HealthStatus.READY
 assert "postdate_" in ok(get_metrics.sync_detailed, str)

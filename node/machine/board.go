@@ -41,6 +41,13 @@ func (b *Board) Wall(now postdate.Now) postdate.Time { return b.clock.wall(now) 
 // SkewMax ahead of the store's clock.
 func (b *Board) Passed(now postdate.Now) postdate.Time { return b.clock.passed(now) }
 
+// ClockOffset is how far the wall clock is ahead of the store's, if the store has one: the least that a
+// renewal of the lease in the last minute showed, and at most its duration too much.
+func (b *Board) ClockOffset(now postdate.Now) (ahead time.Duration, known bool) {
+	store, known := b.clock.at(now)
+	return now.Wall.Sub(store), known
+}
+
 // Nudge notes that a durable message is due. It reports whether the machine must be woken to
 // [Board.Take] the nudge.
 func (b *Board) Nudge(n poller.Nudge) (wake bool) {

@@ -223,6 +223,7 @@ CALLS: dict[str, Callable[[Client, Given], Awaitable[Any]]] = {
     "listChannels": lambda client, _: named("channels", client.channels()),
     "changeChannel": lambda client, given: client.change_channel(ChannelChange.model_validate(given)),
     "getCluster": lambda client, _: client.cluster(),
+    "getStats": lambda client, _: client.stats(),
     "listKeys": lambda client, _: named("keys", client.keys()),
     "createKey": lambda client, given: client.create_key(KeyWish.model_validate(given)),
     "revokeKey": lambda client, given: client.revoke_key(given["id"]),

@@ -500,6 +500,11 @@ export class Client {
     return this.#calls.call("get", "/v1/cluster", options);
   }
 
+  /** Returns what the cluster did in the last ten minutes. */
+  stats(options: CallOptions = {}): Promise<Schemas["Stats"]> {
+    return this.#calls.call("get", "/v1/stats", options);
+  }
+
   /** Asks once whether the process is alive. */
   async health(options: CallOptions = {}): Promise<Schemas["Health"]> {
     return (await this.#calls.once("get", "/healthz", options)).data;

@@ -106,6 +106,7 @@ const calls: Calls = {
   listChannels: async (client) => ({ channels: await client.channels() }),
   changeChannel: (client, given) => client.changeChannel(given as unknown as Schemas["ChannelChange"]),
   getCluster: (client) => client.cluster(),
+  getStats: (client) => client.stats(),
   listKeys: async (client) => ({ keys: await client.keys() }),
   createKey: (client, given) => client.createKey(given as unknown as Schemas["KeyWish"]),
   revokeKey: (client, { id }) => client.revokeKey(id),

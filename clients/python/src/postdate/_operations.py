@@ -53,6 +53,10 @@ class Operations(Caller):
         """Returns the cluster as one node sees it."""
         return await self._ask(models.Cluster, "GET", "/v1/cluster")
 
+    async def stats(self) -> models.Stats:
+        """Returns what the cluster did in the last ten minutes."""
+        return await self._ask(models.Stats, "GET", "/v1/stats")
+
     async def health(self) -> models.Health:
         """Asks once whether the process is alive."""
         return (await self._transport.once(self._call("GET", "/healthz"))).read(models.Health)

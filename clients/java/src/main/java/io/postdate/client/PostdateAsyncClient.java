@@ -35,6 +35,7 @@ import io.postdate.client.model.ReceivedMessage;
 import io.postdate.client.model.RevokedKey;
 import io.postdate.client.model.Schedule;
 import io.postdate.client.model.Scheduled;
+import io.postdate.client.model.Stats;
 import io.postdate.client.model.Status;
 import io.postdate.client.model.Task;
 import io.postdate.client.model.TaskDefinition;
@@ -432,6 +433,11 @@ public final class PostdateAsyncClient {
   /** Returns the cluster as one node sees it. */
   public CompletableFuture<Cluster> cluster() {
     return get("/v1/cluster", Cluster.class);
+  }
+
+  /** Returns what the cluster did in the last ten minutes. */
+  public CompletableFuture<Stats> stats() {
+    return get("/v1/stats", Stats.class);
   }
 
   /** Asks once whether the process is alive. */

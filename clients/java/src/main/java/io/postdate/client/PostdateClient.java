@@ -24,6 +24,7 @@ import io.postdate.client.model.Preview;
 import io.postdate.client.model.ReceivedMessage;
 import io.postdate.client.model.Schedule;
 import io.postdate.client.model.Scheduled;
+import io.postdate.client.model.Stats;
 import io.postdate.client.model.Task;
 import io.postdate.client.model.TaskDefinition;
 import io.postdate.client.model.Tenant;
@@ -383,6 +384,11 @@ public final class PostdateClient {
   /** Returns the cluster as one node sees it. */
   public Cluster cluster() {
     return await(async.cluster());
+  }
+
+  /** Returns what the cluster did in the last ten minutes. */
+  public Stats stats() {
+    return await(async.stats());
   }
 
   /** Asks once whether the process is alive. */

@@ -176,6 +176,7 @@ final class ScenarioPlayer {
     steps.put(
         "changeChannel", (client, with) -> client.changeChannel(as(with, ChannelChange.class)));
     steps.put("getCluster", (client, with) -> client.cluster());
+    steps.put("getStats", (client, with) -> client.stats());
     steps.put("listKeys", (client, with) -> Map.of("keys", client.keys()));
     steps.put("createKey", (client, with) -> client.createKey(as(with, KeyWish.class)));
     steps.put("revokeKey", (client, with) -> done(() -> client.revokeKey(text(with, "id"))));
