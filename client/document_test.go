@@ -69,6 +69,17 @@ func (e *examples) add(t *testing.T, pattern string, raw []byte) {
 	})
 }
 
+// checkCluster looks at the cluster and its figures.
+func checkCluster(ctx context.Context, c *client.Client, at time.Time, check func(what string, ok bool, got any, err error)) {
+	cluster, err := c.Cluster(ctx)
+	check("cluster", err == nil && cluster.Node == "a" && cluster.Members[0].State == "alive" && cluster.Buckets[0].LagMs == 12 && cluster.Buckets[0].Claimed.Equal(at), cluster, err)
+	check("members", *cluster.Members[0].ClockOffsetMs == 3 && cluster.Members[0].Lease.LeftMs == 4712, cluster, err)
+	stats, err := c.Stats(ctx)
+	check("stats", err == nil && stats.Missing[0] == "c" && stats.Counted && stats.InHand == 12 && stats.Pending.Bytes == 256_000_000 && stats.Total.Failed == 12 && stats.PerSecond.Cancelled == 0.047, stats, err)
+	slots := stats.Slots
+	check("slots", len(slots) == 2 && slots[0].Scheduled == 90 && slots[0].LatenessMs.P50 == 2.2 && slots[1].LatenessMs == nil && stats.LastMinute.Seconds == 64, slots, err)
+}
+
 // checkCancels cancels a message, starts a job that cancels, and looks at one.
 func checkCancels(ctx context.Context, c *client.Client, at time.Time, check func(what string, ok bool, got any, err error)) {
 	check("cancel", true, nil, c.Cancel(ctx, "order-1"))
@@ -136,13 +147,7 @@ func TestEveryCallOfTheDocument(t *testing.T) {
 	weight := 2
 	tenant, err := c.ChangeTenant(ctx, "acme", client.TenantChange{Weight: &weight})
 	check("change tenant", len(tenants) == 1 && reflect.DeepEqual(tenant, tenants[0]), tenant, err)
-	cluster, err := c.Cluster(ctx)
-	check("cluster", err == nil && cluster.Node == "a" && cluster.Members[0].State == "alive" && cluster.Buckets[0].LagMs == 12 && cluster.Buckets[0].Claimed.Equal(at), cluster, err)
-	check("members", *cluster.Members[0].ClockOffsetMs == 3 && cluster.Members[0].Lease.LeftMs == 4712, cluster, err)
-	stats, err := c.Stats(ctx)
-	check("stats", err == nil && stats.Missing[0] == "c" && stats.Counted && stats.InHand == 12 && stats.Pending.Bytes == 256_000_000 && stats.Total.Failed == 12 && stats.PerSecond.Cancelled == 0.047, stats, err)
-	slots := stats.Slots
-	check("slots", len(slots) == 2 && slots[0].Scheduled == 90 && slots[0].LatenessMs.P50 == 2.2 && slots[1].LatenessMs == nil && stats.LastMinute.Seconds == 64, slots, err)
+	checkCluster(ctx, c, at, check)
 	check("health", true, nil, c.Health(ctx))
 	check("ready", true, nil, c.Ready(ctx))
 	metrics, err := c.Metrics(ctx)

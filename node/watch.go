@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/singleflight"
 
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/api"
@@ -23,12 +24,8 @@ const (
 	// answerMax is how long a node waits for the others' answers.
 	answerMax = 500 * time.Millisecond
 
-	// freshFor is for how long what was read from the metrics, or heard from the others, is shown again: people who
-	// look at the same time cost no more than one.
+	// freshFor is for how long what was read from the metrics is shown again: many who look cost no more than one.
 	freshFor = 500 * time.Millisecond
-
-	// statsMax bounds for how many tenants what was heard is kept.
-	statsMax = 100
 )
 
 // watch keeps a node's figures of the last minutes. Package stats decides what they are.
@@ -42,14 +39,7 @@ type watch struct {
 	pending  map[string]stats.Pending // by tenant
 	tookAt   time.Time
 
-	asking sync.Mutex // held while the others are asked
-	heard  map[string]heard
-}
-
-// heard is what the cluster's figures were a moment ago.
-type heard struct {
-	at    time.Time
-	stats stats.Stats
+	asking singleflight.Group // by tenant: those who ask at the same time get one answer
 }
 
 // run reads the metrics at the beginning of each slot, until ctx ends.
@@ -108,13 +98,12 @@ func (w *watch) stored(tenant string, apart bool) *stats.Pending {
 
 // stats are the figures of the whole cluster, which GET /v1/stats shows.
 func (n *Node) stats(ctx context.Context, tenant string) stats.Stats {
-	w := n.watch
-	w.asking.Lock()
-	defer w.asking.Unlock()
-	if h, ok := w.heard[tenant]; ok && time.Since(h.at) < freshFor {
-		return h.stats
-	}
-	nodes := map[string]stats.Node{n.c.NodeID: w.figures(tenant)}
+	s, _, _ := n.watch.asking.Do(tenant, func() (any, error) { return n.askFigures(ctx, tenant), nil })
+	return s.(stats.Stats)
+}
+
+func (n *Node) askFigures(ctx context.Context, tenant string) stats.Stats {
+	nodes := map[string]stats.Node{n.c.NodeID: n.watch.figures(tenant)}
 	answers, missing := n.ask(ctx, questionFigures, tenant)
 	for name, answer := range answers {
 		var said stats.Node
@@ -124,13 +113,9 @@ func (n *Node) stats(ctx context.Context, tenant string) stats.Stats {
 		}
 		nodes[name] = said
 	}
-	s := stats.Merge(w.now(), nodes)
+	s := stats.Merge(n.watch.now(), nodes)
 	s.Tenant, s.Missing = tenant, missing
-	s.Pending = w.stored(tenant, s.Apart)
-	if len(w.heard) >= statsMax || w.heard == nil {
-		w.heard = map[string]heard{}
-	}
-	w.heard[tenant] = heard{time.Now(), s}
+	s.Pending = n.watch.stored(tenant, s.Apart)
 	return s
 }
 

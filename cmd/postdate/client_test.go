@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/postdate/postdate/api"
 	"github.com/postdate/postdate/internal/proctest"
 )
 
@@ -322,8 +323,9 @@ func TestTailEndsOnARefusal(t *testing.T) {
 
 func TestCluster(t *testing.T) {
 	r := call([]string{"POSTDATE_SERVER=" + newStandIn().start(t)}, "", "cluster")
-	want := result{stdout: `NODE  ADDRESS         STATE             BUCKETS
-n1    127.0.0.1:7946  alive (answered)  1
+	want := result{stdout: `NODE  ADDRESS         STATE             BUCKETS  CLOCK AHEAD  LEASE LEFT
+n1    127.0.0.1:7946  alive (answered)  1        -3 ms        4712 of 5000 ms
+n2    127.0.0.1:7947  lost              0        -            -
 
 BUCKET  OWNER     TOKEN  SETTLED UP TO             CLAIMED UP TO             LAG
 0       n1        3      2027-01-31T09:30:00.000Z  2027-01-31T09:30:01.000Z  1200
@@ -331,6 +333,51 @@ BUCKET  OWNER     TOKEN  SETTLED UP TO             CLAIMED UP TO             LAG
 `}
 	if r != want {
 		t.Errorf("got\n%s\nwant\n%s", r.stdout, want.stdout)
+	}
+}
+
+func TestStats(t *testing.T) {
+	s := newStandIn()
+	server := "POSTDATE_SERVER=" + s.start(t)
+	var document struct {
+		Paths map[string]struct {
+			Get struct {
+				Responses map[string]struct {
+					Content map[string]struct{ Example json.RawMessage }
+				}
+			}
+		}
+	}
+	if err := json.Unmarshal(api.OpenAPI, &document); err != nil {
+		t.Fatal(err)
+	}
+	s.stats = document.Paths["/v1/stats"].Get.Responses["200"].Content["application/json"].Example
+	want := result{stdout: `MESSAGES   PER SECOND  LAST MINUTE  SINCE THE START
+scheduled  10.0        640          1200000
+delivered  2.0         128          199000
+failed     0.0         0            12
+cancelled  0.0         3            988
+
+late in the last minute: half at most 2.1 ms, 99 of 100 at most 9.4 ms
+pending: 1000000 messages, 256000000 bytes
+overdue: for 0 ms; in hand: 12 messages; channels down: 0
+no answer from c: what they counted is missing
+`}
+	if r := call([]string{server}, "", "stats"); r != want {
+		t.Errorf("got\n%s\nwant\n%s", r.stdout, want.stdout)
+	}
+	s.stats = []byte(`{"tenant":"acme","counted":false}`)
+	want = result{stdout: `MESSAGES   PER SECOND  LAST MINUTE  SINCE THE START
+scheduled  0.0         0            0
+delivered  0.0         0            0
+failed     0.0         0            0
+cancelled  0.0         0            0
+
+these are the figures of the tenant acme
+a node does not count this tenant on its own: what it counted is missing
+`}
+	if r := call([]string{server}, "", "stats"); r != want {
+		t.Errorf("got\n%s%s\nwant\n%s", r.stdout, r.stderr, want.stdout)
 	}
 }
 

@@ -37,13 +37,20 @@ func printCluster(cmd *cobra.Command, c *client.Cluster) error {
 	for _, b := range c.Buckets {
 		owned[b.Owner]++
 	}
-	fmt.Fprintln(table, "NODE\tADDRESS\tSTATE\tBUCKETS")
+	fmt.Fprintln(table, "NODE\tADDRESS\tSTATE\tBUCKETS\tCLOCK AHEAD\tLEASE LEFT")
 	for _, m := range c.Members {
 		self := ""
 		if m.Node == c.Node {
 			self = " (answered)"
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%d\n", m.Node, m.Address, m.State+self, owned[m.Node])
+		ahead, left := "-", "-"
+		if m.ClockOffsetMs != nil {
+			ahead = fmt.Sprint(*m.ClockOffsetMs, " ms")
+		}
+		if m.Lease != nil {
+			left = fmt.Sprintf("%d of %d ms", m.Lease.LeftMs, m.Lease.LastsMs)
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%s\t%s\n", m.Node, m.Address, m.State+self, owned[m.Node], ahead, left)
 	}
 	fmt.Fprintln(table, "\nBUCKET\tOWNER\tTOKEN\tSETTLED UP TO\tCLAIMED UP TO\tLAG")
 	for _, b := range c.Buckets {

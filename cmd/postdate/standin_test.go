@@ -24,6 +24,7 @@ type standIn struct {
 	inbox    []map[string]any
 	grown    chan struct{} // closed and replaced when the inbox grows
 	queries  []string
+	stats    []byte // what GET /v1/stats answers
 }
 
 func newStandIn() *standIn {
@@ -48,9 +49,13 @@ func (s *standIn) handler() http.Handler {
 	mux.HandleFunc("POST /v1/messages/{id}/trigger", s.trigger)
 	mux.HandleFunc("GET /v1/inbox/{name}", s.readInbox)
 	mux.HandleFunc("GET /v1/cluster", func(w http.ResponseWriter, _ *http.Request) {
-		io.WriteString(w, `{"node":"n1","members":[{"node":"n1","address":"127.0.0.1:7946","state":"alive"}],
+		io.WriteString(w, `{"node":"n1","members":[{"node":"n1","address":"127.0.0.1:7946","state":"alive","clockOffsetMs":-3,"lease":{"id":"n1/1","lastsMs":5000,"leftMs":4712}},
+				{"node":"n2","address":"127.0.0.1:7947","state":"lost"}],
 			"buckets":[{"bucket":0,"owner":"n1","token":3,"checkpoint":"2027-01-31T09:30:00.000Z","claimed":"2027-01-31T09:30:01.000Z","lag":1200},
 			           {"bucket":1,"owner":"","token":0,"checkpoint":"1970-01-01T00:00:00.000Z","claimed":"1970-01-01T00:00:00.000Z","lag":0}]}`)
+	})
+	mux.HandleFunc("GET /v1/stats", func(w http.ResponseWriter, _ *http.Request) {
+		w.Write(s.stats)
 	})
 	return mux
 }

@@ -328,6 +328,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/stats": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Show what the cluster did in the last ten minutes
+         * @description What all nodes that can be reached counted: rates, lateness and what is overdue. A key with the scope admin, or of the tenant default, sees the figures of all tenants together; with the header Postdate-Tenant, and with any other key, they are those of one tenant. The figures are those of the nodes' metrics. They may be half a second old.
+         */
+        get: operations["getStats"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/keys": {
         parameters: {
             query?: never;
@@ -1190,6 +1210,86 @@ export interface components {
             node: string;
             address: string;
             state: string;
+            /** @description By how many milliseconds the node's clock is ahead of the store's; negative: it is behind. It is the least that a renewal of the lease in the last minute showed, and at most the duration of that renewal too much. Absent if the node does not answer, or its store serves one node only. */
+            clockOffsetMs?: number;
+            lease?: components["schemas"]["Lease"];
+        };
+        /** @description With it the node shows others that it is alive: they take its buckets when it has not been renewed for as long as it lasts. Absent if the node does not answer, or its store serves one node only. */
+        Lease: {
+            /** @description Names the lease of one run of the node. */
+            id: string;
+            /** @description How long it lasts from a renewal on, in milliseconds. */
+            lastsMs: number;
+            /** @description How long it lasts still, in milliseconds; 0: it has ended. */
+            leftMs: number;
+        };
+        Stats: {
+            /** Format: date-time */
+            at: string;
+            /** @description Whose figures these are. Absent: those of all tenants. */
+            tenant?: string;
+            /** @description The nodes whose figures are in it. */
+            nodes: string[];
+            /** @description Nodes that did not answer. What they counted is missing from all figures. */
+            missing: string[];
+            /** @description False: some node counts this tenant together with others, because it counts one hundred tenants on their own already. What it counted is missing. */
+            counted: boolean;
+            /** @description For how many milliseconds the earliest due message that is not settled has been due; 0: none is. Parked messages do not count. Absent in the figures of one tenant, as the next two. */
+            overdueMs?: number;
+            /** @description Messages in the nodes' memory: claimed and not settled. */
+            inHand?: number;
+            /** @description Channels that take no messages, as the node sees it that finds most. */
+            channelsDown?: number;
+            /** @description Absent if it is not known. */
+            pending?: components["schemas"]["Stored"];
+            /** @description Since each node started. */
+            total: components["schemas"]["Figures"];
+            /** @description The last six whole slots and the one that runs. */
+            lastMinute: components["schemas"]["StatsSlot"];
+            /** @description What is in lastMinute, for each of its seconds. */
+            perSecond: components["schemas"]["Rates"];
+            /** @description The last ten minutes, in parts of ten seconds, the oldest first. The last part runs still. */
+            slots: components["schemas"]["StatsSlot"][];
+        };
+        /** @description Messages that were scheduled (a series once, and each occurrence that is triggered), delivered (each occurrence of a series), ended as DELIVERY_FAILED, and cancelled. Repeated requests count once. */
+        Figures: {
+            scheduled: number;
+            delivered: number;
+            failed: number;
+            cancelled: number;
+        };
+        /** @description Figures for each second. */
+        Rates: {
+            scheduled: number;
+            delivered: number;
+            failed: number;
+            cancelled: number;
+        };
+        /** @description What is pending in the whole store. */
+        Stored: {
+            messages: number;
+            /** @description Of their payloads. */
+            bytes: number;
+        };
+        /** @description From the execution time to the broker's confirm, in milliseconds; estimated from a histogram. */
+        Lateness: {
+            /** @description Half of the messages were at most so late. */
+            p50: number;
+            /** @description 99 of 100 messages were at most so late. */
+            p99: number;
+        };
+        /** @description What happened within a time. */
+        StatsSlot: {
+            /** Format: date-time */
+            from: string;
+            /** @description How long it lasted. */
+            seconds: number;
+            scheduled: number;
+            delivered: number;
+            failed: number;
+            cancelled: number;
+            /** @description Of the messages that were confirmed in that time. Absent if there were none. */
+            latenessMs?: components["schemas"]["Lateness"];
         };
         Bucket: {
             bucket: number;
@@ -2937,8 +3037,14 @@ export interface operations {
                      *       "members": [
                      *         {
                      *           "node": "a",
-                     *           "address": "127.0.0.1:7946",
-                     *           "state": "alive"
+                     *           "address": "127.0.0.1:8080",
+                     *           "state": "alive",
+                     *           "clockOffsetMs": 3,
+                     *           "lease": {
+                     *             "id": "a/01977b3e-6d40-7c7a-9c1e-0d7a4bb1d2aa",
+                     *             "lastsMs": 5000,
+                     *             "leftMs": 4712
+                     *           }
                      *         }
                      *       ],
                      *       "buckets": [
@@ -2954,6 +3060,97 @@ export interface operations {
                      *     }
                      */
                     "application/json": components["schemas"]["Cluster"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            429: components["responses"]["Limited"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    getStats: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The figures. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "at": "2027-01-31T09:30:04.000Z",
+                     *       "nodes": [
+                     *         "a",
+                     *         "b"
+                     *       ],
+                     *       "missing": [
+                     *         "c"
+                     *       ],
+                     *       "counted": true,
+                     *       "overdueMs": 0,
+                     *       "inHand": 12,
+                     *       "channelsDown": 0,
+                     *       "pending": {
+                     *         "messages": 1000000,
+                     *         "bytes": 256000000
+                     *       },
+                     *       "total": {
+                     *         "scheduled": 1200000,
+                     *         "delivered": 199000,
+                     *         "failed": 12,
+                     *         "cancelled": 988
+                     *       },
+                     *       "lastMinute": {
+                     *         "from": "2027-01-31T09:29:00.000Z",
+                     *         "seconds": 64,
+                     *         "scheduled": 640,
+                     *         "delivered": 128,
+                     *         "failed": 0,
+                     *         "cancelled": 3,
+                     *         "latenessMs": {
+                     *           "p50": 2.1,
+                     *           "p99": 9.4
+                     *         }
+                     *       },
+                     *       "perSecond": {
+                     *         "scheduled": 10,
+                     *         "delivered": 2,
+                     *         "failed": 0,
+                     *         "cancelled": 0.047
+                     *       },
+                     *       "slots": [
+                     *         {
+                     *           "from": "2027-01-31T09:29:50.000Z",
+                     *           "seconds": 10,
+                     *           "scheduled": 90,
+                     *           "delivered": 20,
+                     *           "failed": 0,
+                     *           "cancelled": 0,
+                     *           "latenessMs": {
+                     *             "p50": 2.2,
+                     *             "p99": 9.1
+                     *           }
+                     *         },
+                     *         {
+                     *           "from": "2027-01-31T09:30:00.000Z",
+                     *           "seconds": 4,
+                     *           "scheduled": 41,
+                     *           "delivered": 0,
+                     *           "failed": 0,
+                     *           "cancelled": 0
+                     *         }
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Stats"];
                 };
             };
             400: components["responses"]["Invalid"];

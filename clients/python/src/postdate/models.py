@@ -560,10 +560,92 @@ class RevokedKey(Model):
     revoked: Literal[True]
 
 
-class Member(Model):
-    node: str
-    address: str
-    state: str
+class Lease(Model):
+    """
+    With it the node shows others that it is alive: they take its buckets when it has not been renewed for as long as it lasts. Absent if the node does not answer, or its store serves one node only.
+    """
+
+    id: str
+    """
+    Names the lease of one run of the node.
+    """
+    lasts_ms: int
+    """
+    How long it lasts from a renewal on, in milliseconds.
+    """
+    left_ms: int
+    """
+    How long it lasts still, in milliseconds; 0: it has ended.
+    """
+
+
+class Figures(Model):
+    """
+    Messages that were scheduled (a series once, and each occurrence that is triggered), delivered (each occurrence of a series), ended as DELIVERY_FAILED, and cancelled. Repeated requests count once.
+    """
+
+    scheduled: int
+    delivered: int
+    failed: int
+    cancelled: int
+
+
+class Rates(Model):
+    """
+    Figures for each second.
+    """
+
+    scheduled: float
+    delivered: float
+    failed: float
+    cancelled: float
+
+
+class Stored(Model):
+    """
+    What is pending in the whole store.
+    """
+
+    messages: int
+    bytes: int
+    """
+    Of their payloads.
+    """
+
+
+class Lateness(Model):
+    """
+    From the execution time to the broker's confirm, in milliseconds; estimated from a histogram.
+    """
+
+    p50: float
+    """
+    Half of the messages were at most so late.
+    """
+    p99: float
+    """
+    99 of 100 messages were at most so late.
+    """
+
+
+class StatsSlot(Model):
+    """
+    What happened within a time.
+    """
+
+    from_: AwareDatetime
+    seconds: float
+    """
+    How long it lasted.
+    """
+    scheduled: int
+    delivered: int
+    failed: int
+    cancelled: int
+    lateness_ms: Lateness | None = None
+    """
+    Of the messages that were confirmed in that time. Absent if there were none.
+    """
 
 
 class Bucket(Model):
@@ -588,15 +670,6 @@ class Bucket(Model):
     """
     Milliseconds since the earliest message of the bucket that is not settled became due; 0 where none is due. Of another node's bucket: milliseconds by which the checkpoint lies behind now, where something is claimed beyond it.
     """
-
-
-class Cluster(Model):
-    node: str
-    """
-    The node that answers.
-    """
-    members: list[Member]
-    buckets: list[Bucket]
 
 
 class Document(Model):
@@ -940,6 +1013,78 @@ class TenantList(Model):
     tenants: list[Tenant]
 
 
+class Member(Model):
+    node: str
+    address: str
+    state: str
+    clock_offset_ms: int | None = None
+    """
+    By how many milliseconds the node's clock is ahead of the store's; negative: it is behind. It is the least that a renewal of the lease in the last minute showed, and at most the duration of that renewal too much. Absent if the node does not answer, or its store serves one node only.
+    """
+    lease: Lease | None = None
+
+
+class Stats(Model):
+    at: AwareDatetime
+    tenant: str | None = None
+    """
+    Whose figures these are. Absent: those of all tenants.
+    """
+    nodes: list[str]
+    """
+    The nodes whose figures are in it.
+    """
+    missing: list[str]
+    """
+    Nodes that did not answer. What they counted is missing from all figures.
+    """
+    counted: bool
+    """
+    False: some node counts this tenant together with others, because it counts one hundred tenants on their own already. What it counted is missing.
+    """
+    overdue_ms: int | None = None
+    """
+    For how many milliseconds the earliest due message that is not settled has been due; 0: none is. Parked messages do not count. Absent in the figures of one tenant, as the next two.
+    """
+    in_hand: int | None = None
+    """
+    Messages in the nodes' memory: claimed and not settled.
+    """
+    channels_down: int | None = None
+    """
+    Channels that take no messages, as the node sees it that finds most.
+    """
+    pending: Stored | None = None
+    """
+    Absent if it is not known.
+    """
+    total: Figures
+    """
+    Since each node started.
+    """
+    last_minute: StatsSlot
+    """
+    The last six whole slots and the one that runs.
+    """
+    per_second: Rates
+    """
+    What is in lastMinute, for each of its seconds.
+    """
+    slots: list[StatsSlot]
+    """
+    The last ten minutes, in parts of ten seconds, the oldest first. The last part runs still.
+    """
+
+
+class Cluster(Model):
+    node: str
+    """
+    The node that answers.
+    """
+    members: list[Member]
+    buckets: list[Bucket]
+
+
 class StoredMessage(Model):
     schedule_id: str
     """
@@ -1070,6 +1215,7 @@ __all__ = [
     "ChannelSettings",
     "Cluster",
     "Document",
+    "Figures",
     "Gap",
     "Headers",
     "Health",
@@ -1081,6 +1227,8 @@ __all__ = [
     "Key",
     "KeyList",
     "KeyWish",
+    "Lateness",
+    "Lease",
     "Member",
     "Message",
     "MessagePage",
@@ -1096,6 +1244,7 @@ __all__ = [
     "Priority",
     "Problem",
     "ProblemType",
+    "Rates",
     "Receive",
     "Received",
     "ReceivedMessage",
@@ -1106,7 +1255,10 @@ __all__ = [
     "Scheduled",
     "Scope",
     "Series",
+    "Stats",
+    "StatsSlot",
     "Status",
+    "Stored",
     "StoredMessage",
     "Task",
     "TaskAction",
