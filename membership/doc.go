@@ -19,6 +19,6 @@
 //     node that returns at another address after a crash gets its name back as soon as
 //     the others notice that the old address is gone.
 //
-// Nudges and broadcasts are packets that may be lost, duplicated or late. Correctness must
-// not depend on them.
+// Nudges, broadcasts and questions are packets that may be lost, duplicated or late, and an
+// answer may not come. Correctness must not depend on them.
 package membership
