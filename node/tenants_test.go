@@ -131,7 +131,8 @@ func traffic(t *testing.T, c *client.Client, tenant, channel string) (text strin
 	for _, series := range []string{
 		`scheduled_total{broker="` + broker + `",tenant=%q} 2`, `cancelled_total{tenant=%q} 1`, `cancel_too_late_total{tenant=%q} 1`,
 		`publishes_total{channel="` + channel + `",outcome="confirmed",tenant=%q} 1`, `lateness_seconds_count{channel="` + channel + `",tenant=%q} 1`,
-		`settled_total{how="delivered",tenant=%q} 1`, `possible_duplicates_total{tenant=%q} 0`,
+		`priority_lateness_seconds_count{priority="medium",tenant=%q} 1`, `settled_total{how="delivered",tenant=%q} 1`,
+		`possible_duplicates_total{tenant=%q} 0`,
 	} {
 		own = append(own, fmt.Sprintf("postdate_"+series, tenant))
 	}

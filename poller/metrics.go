@@ -22,7 +22,7 @@ const channelLabelsMax = 200
 type Metrics struct {
 	outcomes   *prometheus.CounterVec
 	lateness   *prometheus.HistogramVec
-	byPriority [postdate.PriorityLow + 1]prometheus.Observer // the lateness of each priority
+	byPriority *prometheus.HistogramVec // of lateness
 	ended      *prometheus.CounterVec
 	marked     *prometheus.CounterVec
 	overdue    prometheus.Gauge
@@ -37,10 +37,11 @@ type Metrics struct {
 
 // tenantSeries are a tenant's series. They are looked up once, not for each message.
 type tenantSeries struct {
-	name     string
-	ended    [len(settlingNames)]prometheus.Counter
-	marked   prometheus.Counter
-	channels map[string]*channelSeries
+	name       string
+	ended      [len(settlingNames)]prometheus.Counter
+	byPriority [postdate.PriorityLow + 1]prometheus.Observer // the lateness of each priority
+	marked     prometheus.Counter
+	channels   map[string]*channelSeries
 }
 
 type channelSeries struct {
@@ -80,15 +81,12 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		}),
 		tenants: map[string]*tenantSeries{},
 	}
-	vec := auto.NewHistogramVec(prometheus.HistogramOpts{
+	m.byPriority = auto.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "postdate_priority_lateness_seconds",
-		Help: "From the execution time to the broker's confirm, by priority.",
-		// The default alerts ask for 1, 5 and 30.
+		Help: "From the execution time to the broker's confirm, by tenant and priority.",
+		// The service levels ask for 1, 5 and 30.
 		Buckets: []float64{.001, .005, .01, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 600, 3600},
-	}, []string{"priority"})
-	for _, p := range postdate.Priorities() {
-		m.byPriority[p] = vec.WithLabelValues(p.String())
-	}
+	}, []string{"tenant", "priority"})
 	m.tenant(postdate.DefaultTenant)
 	return m
 }
@@ -105,6 +103,9 @@ func (m *Metrics) tenant(name string) *tenantSeries {
 	t := &tenantSeries{name: name, marked: m.marked.WithLabelValues(name), channels: map[string]*channelSeries{}}
 	for how := store.SettleDelivered; int(how) < len(settlingNames); how++ {
 		t.ended[how] = m.ended.WithLabelValues(name, settlingNames[how])
+	}
+	for _, p := range postdate.Priorities() {
+		t.byPriority[p] = m.byPriority.WithLabelValues(name, p.String())
 	}
 	m.tenants[name] = t
 	return t
@@ -147,7 +148,7 @@ func (m *Metrics) Published(p Published, at time.Time) {
 			message := it.Delivery.Message
 			late := at.Sub(it.Begins.Std()).Seconds()
 			channel.lateness.Observe(late)
-			m.byPriority[message.Priority].Observe(late)
+			tenant.byPriority[message.Priority].Observe(late)
 		}
 		if it.Delivery.PossibleDuplicate {
 			marked++

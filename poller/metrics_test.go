@@ -53,7 +53,7 @@ func TestMetricsOfManyTenants(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	delivered, lateness := map[string]float64{}, map[string]uint64{}
+	delivered, lateness, byPriority := map[string]float64{}, map[string]uint64{}, map[string]uint64{}
 	for _, f := range families {
 		if f.GetName() == "postdate_lateness_seconds" && len(f.Metric) > 200+series.TenantsMax+1 {
 			t.Errorf("%d series of lateness", len(f.Metric))
@@ -66,6 +66,8 @@ func TestMetricsOfManyTenants(t *testing.T) {
 			switch tenant := labels["tenant"]; {
 			case f.GetName() == "postdate_lateness_seconds":
 				lateness[tenant] += series.Histogram.GetSampleCount()
+			case f.GetName() == "postdate_priority_lateness_seconds":
+				byPriority[tenant] += series.Histogram.GetSampleCount()
 			case labels["how"] == "delivered" && tenant != postdate.DefaultTenant:
 				delivered[tenant] = series.Counter.GetValue()
 			case labels["how"] == "parked" && tenant == postdate.DefaultTenant && series.Counter.GetValue() != tenants*channels:
@@ -78,28 +80,34 @@ func TestMetricsOfManyTenants(t *testing.T) {
 		delivered[series.Others] != (tenants-own)*channels || lateness[series.Others] != (tenants-own)*channels {
 		t.Errorf("delivered %v, lateness %v", delivered, lateness)
 	}
+	delete(byPriority, postdate.DefaultTenant) // nothing was published for it
+	if !maps.Equal(byPriority, lateness) {
+		t.Errorf("lateness by priority %v, by channel %v", byPriority, lateness)
+	}
 }
 
-// What was confirmed counts for its priority, and what was not does not. Series are there from the
-// start, so that the first message counts in a rate.
+// What was confirmed counts for its tenant and priority, and what was not does not. Series are there
+// from the start, so that the first message counts in a rate.
 func TestLatenessByPriority(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	m, now := poller.NewMetrics(registry), time.UnixMilli(1_800_000_000_000)
-	p := poller.Published{Results: publisher.All(5, publisher.Result{Outcome: publisher.Confirmed})}
-	p.Results[4].Outcome = publisher.Refused
 	for _, sent := range []struct {
+		tenant   string
 		priority postdate.Priority
 		late     time.Duration
+		outcome  publisher.Outcome
 	}{
-		{postdate.PriorityHigh, time.Second}, {postdate.PriorityHigh, 1001 * time.Millisecond}, {postdate.PriorityMedium, 5 * time.Second},
-		{postdate.PriorityMedium, 6 * time.Second}, {postdate.PriorityLow, 20 * time.Second},
+		{"default", postdate.PriorityHigh, time.Second, publisher.Confirmed},
+		{"default", postdate.PriorityHigh, 1001 * time.Millisecond, publisher.Confirmed},
+		{"default", postdate.PriorityMedium, 5 * time.Second, publisher.Confirmed},
+		{"default", postdate.PriorityMedium, 6 * time.Second, publisher.Confirmed},
+		{"default", postdate.PriorityLow, 20 * time.Second, publisher.Refused},
+		{"acme", postdate.PriorityLow, 31 * time.Second, publisher.Confirmed},
 	} {
-		p.Batch = append(p.Batch, &poller.Item{
-			Delivery: postdate.Delivery{Message: &postdate.Message{Channel: "rabbitmq:orders", Priority: sent.priority}},
-			Begins:   postdate.WallOf(now.Add(-sent.late)),
-		})
+		message := &postdate.Message{Key: postdate.Key{Tenant: sent.tenant}, Channel: "rabbitmq:orders", Priority: sent.priority}
+		it := &poller.Item{Delivery: postdate.Delivery{Message: message}, Begins: postdate.WallOf(now.Add(-sent.late))}
+		m.Published(poller.Published{Batch: []*poller.Item{it}, Results: publisher.All(1, publisher.Result{Outcome: sent.outcome})}, now)
 	}
-	m.Published(p, now)
 	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)
@@ -117,13 +125,20 @@ func TestLatenessByPriority(t *testing.T) {
 					text += fmt.Sprintf(", %d within %gs", b.GetCumulativeCount(), limit)
 				}
 			}
-			got[series.Label[0].GetName()+" "+series.Label[0].GetValue()] = text
+			labels := map[string]string{}
+			for _, l := range series.Label {
+				labels[l.GetName()] = l.GetValue()
+			}
+			got[labels["tenant"]+" "+labels["priority"]] = text
 		}
 	}
 	want := map[string]string{
-		"priority high":   "2 in 2.001s, 1 within 1s, 2 within 5s, 2 within 30s",
-		"priority medium": "2 in 11s, 0 within 1s, 1 within 5s, 2 within 30s",
-		"priority low":    "0 in 0s, 0 within 1s, 0 within 5s, 0 within 30s",
+		"default high":   "2 in 2.001s, 1 within 1s, 2 within 5s, 2 within 30s",
+		"default medium": "2 in 11s, 0 within 1s, 1 within 5s, 2 within 30s",
+		"default low":    "0 in 0s, 0 within 1s, 0 within 5s, 0 within 30s",
+		"acme high":      "0 in 0s, 0 within 1s, 0 within 5s, 0 within 30s",
+		"acme medium":    "0 in 0s, 0 within 1s, 0 within 5s, 0 within 30s",
+		"acme low":       "1 in 31s, 0 within 1s, 0 within 5s, 0 within 30s",
 	}
 	if !maps.Equal(got, want) {
 		t.Errorf("got  %v\nwant %v", got, want)
