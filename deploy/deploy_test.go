@@ -17,10 +17,8 @@ import (
 	"testing"
 
 	"github.com/goccy/go-yaml"
-	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/postdate/postdate"
-	"github.com/postdate/postdate/poller"
 )
 
 // No container engine runs where these tests do. What can be held without one is
@@ -331,82 +329,6 @@ func checkPod(t *testing.T, pod any) {
 		if got := at(container, probe, "httpGet", "path"); got != path {
 			t.Errorf("%s asks %v", probe, got)
 		}
-	}
-}
-
-var metricName = regexp.MustCompile(`\bpostdate_[a-z0-9_]+`)
-
-// Alerts and dashboards show nothing, without a word, where a metric was renamed.
-func TestMetricsExist(t *testing.T) {
-	exists := map[string]bool{}
-	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
-		if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
-			return err
-		}
-		text, err := os.ReadFile(path)
-		for _, name := range metricName.FindAllString(string(text), -1) {
-			exists[name] = true
-		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	suffix := regexp.MustCompile(`_(bucket|sum|count)$`)
-	for _, path := range []string{"prometheus/postdate.rules.yaml", "grafana/postdate.json"} {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		names := metricName.FindAllString(string(text), -1)
-		if len(names) < 10 {
-			t.Errorf("%s names %d metrics", path, len(names))
-		}
-		for _, name := range names {
-			if !exists[name] && !exists[suffix.ReplaceAllString(name, "")] {
-				t.Errorf("%s shows %s, which does not exist", path, name)
-			}
-		}
-	}
-	for _, g := range documents(t, "prometheus/postdate.rules.yaml")[0]["groups"].([]any) {
-		for _, r := range at(g, "rules").([]any) {
-			if at(r, "alert") == nil || at(r, "expr") == nil || at(r, "annotations", "summary") == nil || at(r, "labels", "severity") == nil {
-				t.Errorf("a rule lacks something: %v", r)
-			}
-		}
-	}
-}
-
-// An alert on a bucket that the histogram does not have never fires.
-func TestLimitsOfLatenessAreBuckets(t *testing.T) {
-	registry := prometheus.NewRegistry()
-	poller.NewMetrics(registry)
-	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	buckets := map[string]bool{}
-	for _, f := range families {
-		for _, series := range f.Metric {
-			for _, b := range series.GetHistogram().GetBucket() {
-				for _, label := range series.Label {
-					buckets[fmt.Sprintf(`%s_bucket{%s="%s",le=~"%[4]g|%[4]g.0"}`, f.GetName(), label.GetName(), label.GetValue(), b.GetUpperBound())] = true
-				}
-			}
-		}
-	}
-	rules, err := os.ReadFile("prometheus/postdate.rules.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	asked := regexp.MustCompile(`postdate_[a-z_]+_bucket\{[^}]*\}`).FindAllString(string(rules), -1)
-	for _, selector := range asked {
-		if !buckets[selector] {
-			t.Errorf("an alert asks for %s, which does not exist", selector)
-		}
-	}
-	if len(asked) != len(postdate.Priorities()) {
-		t.Errorf("%d limits for %d priorities", len(asked), len(postdate.Priorities()))
 	}
 }
 
