@@ -1,6 +1,7 @@
 package deploy_test
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io/fs"
@@ -232,6 +233,46 @@ func TestServiceLevelsAreDocumented(t *testing.T) {
 	}
 	if rows != len(postdate.Priorities())+2 {
 		t.Errorf("%d targets", rows)
+	}
+}
+
+// pair is two windows of an alert, as the rules write it.
+var pair = regexp.MustCompile(`ratio_rate(\w+)\s+> (?:on \(\w*\) group_left \(\) )?(?:([0-9.]+) \* )?\S+:budget\s+` +
+	`and \S+:ratio_rate(\w+)\s+> (?:on \(\w*\) group_left \(\) )?(?:([0-9.]+) \* )?\S+:budget\s+` +
+	`and sum(?: by \([a-z, ]+\) )?\(increase\(\S+:total\[(\w+)\]\)\) >= 10\s`)
+
+// All levels have the factors and windows of the runbooks' table: those of one severity in one alert, but that
+// nobody is called for messages that fail.
+func TestBurnRatesAreDocumented(t *testing.T) {
+	index := runbooks(t)["README.md"]
+	shown := func(window string) string {
+		return window[:len(window)-1] + map[byte]string{'m': " min", 'h': " h", 'd': " d"}[window[len(window)-1]]
+	}
+	pairs := map[string][]string{}
+	for _, r := range rules(t) {
+		if r.alert == "" || !strings.Contains(r.expr, ":budget") {
+			continue
+		}
+		for _, m := range pair.FindAllStringSubmatch(r.expr+" ", -1) {
+			factor := cmp.Or(m[2], "1")
+			if m[4] != m[2] || m[5] != m[1] {
+				t.Errorf("%s compares with different factors, or counts over another window: %q", r.alert, m)
+			}
+			row := fmt.Sprintf("| %s | %s | %s |", factor, shown(m[1]), shown(m[3]))
+			if !strings.Contains(index, row) {
+				t.Errorf("docs/runbooks/README.md has no row with %s", row)
+			}
+			pairs[r.alert+" "+r.severity] = append(pairs[r.alert+" "+r.severity], factor)
+		}
+	}
+	fast, slow := []string{"14.4", "6"}, []string{"3", "1"}
+	want := map[string][]string{
+		"PostdateDeliveriesLate critical": fast, "PostdateDeliveriesLate warning": slow,
+		"PostdateRequestsFail critical": fast, "PostdateRequestsFail warning": slow,
+		"PostdateDeliveriesFail warning": append(fast, slow...),
+	}
+	if !maps.EqualFunc(pairs, want, slices.Equal) {
+		t.Errorf("the factors are %v, want %v", pairs, want)
 	}
 }
 
