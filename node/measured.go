@@ -125,6 +125,13 @@ func (m *measured) List(ctx context.Context, q store.ListQuery) (store.ListPage,
 	return page, err
 }
 
+func (m *measured) Upcoming(ctx context.Context, q store.UpcomingQuery) ([]store.UpcomingSlot, error) {
+	done := m.timed("upcoming")
+	slots, err := m.Store.Upcoming(ctx, q)
+	done(err)
+	return slots, err
+}
+
 func (m *measured) Claim(ctx context.Context, claims []store.Claim) []store.ClaimResult {
 	done := m.timed("claim")
 	results := m.Store.Claim(ctx, claims)

@@ -14,8 +14,8 @@
 //     so after a repetition of it was answered.
 //   - Errors are [postdate.Error]s. KindUnavailable and KindFull mean surely not done;
 //     KindUnknown means that only repeating the call tells.
-//   - Every call names its buckets. Only List, which shows messages to people, scatters and
-//     gathers.
+//   - Every call names its buckets. Only List and Upcoming, which are for people, scatter and
+//     gather.
 //   - The cost of an operation depends on what it touches, not on what is stored.
 //
 // # Claim against cancel
@@ -118,6 +118,11 @@ type Messages interface {
 	// starting after q.After. A page may hold fewer than q.Limit even if more follow: only a
 	// nil Next means the end.
 	List(ctx context.Context, q ListQuery) (ListPage, error)
+
+	// Upcoming says how many of a tenant's PENDING messages have their next attempt when, in slots of time. What
+	// is parked, and series that are paused, have no such time and do not count. Its cost is bounded, whatever is
+	// stored: beyond that the slots are estimates, and not Exact.
+	Upcoming(ctx context.Context, q UpcomingQuery) ([]UpcomingSlot, error)
 }
 
 // Inserted is the result of one insert.

@@ -723,6 +723,7 @@ func areaBugs() (bugs []plantedBug) {
 	in("forget", bugsInForget)
 	in("list", bugsInPrefixes)
 	in("labels", bugsInLabels)
+	in("upcoming", bugsInUpcoming)
 	in("failure channels", bugsInFailures)
 	in("channels", []func(m *Mem) store.Store{func(m *Mem) store.Store { return channelsForgetFails{m} }})
 	in("attempts", bugsInAttempts)

@@ -81,6 +81,7 @@ func areas() []area {
 		{"cancel", cancelling()},
 		{"list", listing()},
 		{"labels", labelling()},
+		{"upcoming", forecasting()},
 		{"claim", claiming()},
 		{"behind", append(lagging(), laggingTenants()...)},
 		{"scan", scanning()},

@@ -1,0 +1,258 @@
+package pebble
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/binary"
+	"slices"
+
+	lsm "github.com/cockroachdb/pebble/v2"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/bucket"
+	"github.com/postdate/postdate/store"
+)
+
+// upcomingExaminedMax bounds how many entries one look at what is upcoming goes over, bucket by bucket. Those of other
+// tenants count too: they are in the way. If it ends within the first bucket, as many again are read in places.
+const upcomingExaminedMax = 20_000
+
+// entryBytesMin is less than what an entry of the due space takes on the disk. Where the disk has less for each, most
+// is still in memory, and what it has says nothing.
+const entryBytesMin = 8
+
+// Upcoming implements store.Messages. It counts the first buckets, as many as it may, and takes them for a sample. If
+// not even one may be counted, it reads the beginning of each slot in the first bucket, and estimates the rest by what
+// that takes on the disk.
+func (s *Store) Upcoming(ctx context.Context, q store.UpcomingQuery) ([]store.UpcomingSlot, error) {
+	u := upcoming{s: s, q: &q, names: map[string]postdate.Channel{}}
+	slots, err := u.slots(ctx, upcomingExaminedMax)
+	if u.damaged > 1 {
+		s.c.Log.Error("more messages cannot be counted", "count", u.damaged-1)
+	}
+	if err != nil {
+		return nil, s.readError(err)
+	}
+	return slots, s.awaitSynced()
+}
+
+// upcoming is one look at what is upcoming.
+type upcoming struct {
+	s        *Store
+	q        *store.UpcomingQuery
+	due      *lsm.Iterator
+	names    map[string]postdate.Channel // that were read: none is made twice
+	from, to []byte                      // the keys of the present strip
+	examined int
+	damaged  int // how many messages could not be read
+}
+
+func (u *upcoming) slots(ctx context.Context, examinedMax int) ([]store.UpcomingSlot, error) {
+	lows := u.s.lowWaters() // before the snapshot is taken
+	var err error
+	if u.due, err = u.s.db.NewIter(spaceOnly(spaceDue)); err != nil {
+		return nil, err
+	}
+	defer u.due.Close()
+	all, part := store.NewForecast(u.q), store.NewForecast(u.q)
+	buckets := u.s.c.Buckets
+	for b := range buckets {
+		strip, err := u.strip(b, max(u.q.From, lows[b]), u.q.To, examinedMax-u.examined, part)
+		switch {
+		case err != nil:
+			return nil, err
+		case ctx.Err() != nil:
+			return nil, ctx.Err()
+		case strip.More && b == 0:
+			return u.estimate(lows[0], examinedMax)
+		case strip.More:
+			all.Scale(func(int) float64 { return float64(buckets) / float64(b) })
+			return all.Slots(false), nil
+		}
+		all.Join(part)
+	}
+	return all.Slots(true), nil
+}
+
+// lowWaters are the times before which nothing waits in the buckets.
+func (s *Store) lowWaters() []postdate.Time {
+	all := make([]postdate.Time, s.c.Buckets)
+	for b := range all {
+		s.locks[b].Lock()
+		all[b] = s.low[b].mark.Time
+		s.locks[b].Unlock()
+	}
+	return all
+}
+
+// strip reads up to most entries of a part of a bucket, and adds the tenant's to f. The seek counts as one, too.
+func (u *upcoming) strip(b int, from, to postdate.Time, most int, f *store.Forecast) (store.Strip, error) {
+	strip := store.Strip{From: from, To: to}
+	if from >= to {
+		return strip, nil
+	}
+	u.from = dueKey(u.from[:0], b, bucket.Position{Time: from})
+	u.to = dueKey(u.to[:0], b, bucket.Position{Time: to})
+	u.examined++
+	for at := u.due.SeekGEWithLimit(u.from, u.to); at == lsm.IterValid; at = u.due.NextWithLimit(u.to) {
+		key := u.due.Key()
+		if bytes.Compare(key, u.to) >= 0 {
+			break // a limit is not strict
+		}
+		if strip.Read >= most {
+			strip.More = true
+			break
+		}
+		u.examined++
+		strip.Read++
+		strip.Last = postdate.Time(binary.BigEndian.Uint64(key[1+bucketBytes:]))
+		if !ofTenant(key, u.q.Tenant) {
+			continue
+		}
+		strip.Own++
+		u.count(strip.Last, f)
+	}
+	return strip, u.due.Error()
+}
+
+// ofTenant says whether a due key is one of the tenant.
+func ofTenant(key []byte, tenant string) bool {
+	name := key[1+bucketBytes+timeBytes:]
+	return len(name) > len(tenant) && name[len(tenant)] == 0 && string(name[:len(tenant)]) == tenant
+}
+
+// count adds the message where the walk stands to f, if it is due in the range.
+func (u *upcoming) count(at postdate.Time, f *store.Forecast) {
+	if at < u.q.From || at >= u.q.To {
+		return
+	}
+	channel, waits, err := waitingFor(u.due.Value())
+	if err != nil {
+		if u.damaged++; u.damaged == 1 {
+			p := splitTimed(u.due.Key()[1+bucketBytes:])
+			u.s.c.Log.Error("a message cannot be counted: it is passed over and stays as it is",
+				"scheduleId", p.ScheduleID, "error", err)
+		}
+		return
+	}
+	if waits {
+		name, known := u.names[string(channel)]
+		if !known {
+			name = postdate.Channel(channel)
+			u.names[string(channel)] = name
+		}
+		f.Add(u.q.SlotOf(at), name, 1)
+	}
+}
+
+// waitingFor reads only the channel from a state in the due space, and whether the message waits for its time there:
+// what is parked does not, nor does a series that is paused.
+func waitingFor(v []byte) (channel []byte, waits bool, err error) {
+	const flagsAt = 2 // after the layout and the status
+	channel, _, err = targetOf(v)
+	return channel, err == nil && v[flagsAt]&(flagParked|flagPaused) == 0, err
+}
+
+// estimate reads the beginnings of the slots of the first bucket, and of what lies before and after them.
+func (u *upcoming) estimate(low postdate.Time, examinedMax int) ([]store.UpcomingSlot, error) {
+	n := u.q.Slots()
+	most := max(1, examinedMax/2/(n+2))
+	f := store.NewForecast(u.q)
+	strips := make([]store.Strip, 0, n+2)
+	add := func(from, to postdate.Time) error {
+		strip, err := u.strip(0, from, to, most, f)
+		if err == nil && strip.More {
+			strip.Weight, strip.Within, err = u.bytes(u.due.Key(), u.to)
+		}
+		strips = append(strips, strip)
+		return err
+	}
+	for i := range n {
+		if err := add(max(low, u.q.Begin(i)), u.q.Begin(i+1)); err != nil {
+			return nil, err
+		}
+	}
+	for _, outside := range [][2]postdate.Time{{low, u.q.From}, {u.q.To, postdate.Far}} {
+		if err := add(outside[0], outside[1]); err != nil {
+			return nil, err
+		}
+	}
+	usage, _ := u.s.UsageOf(u.q.Tenant, "")
+	total := float64(usage.Messages) / float64(u.s.c.Buckets)
+	forgetUnflushed(total, strips)
+	if err := u.calibrate(strips, examinedMax/2/calibrated); err != nil {
+		return nil, err
+	}
+	counts := store.Spread(total, strips)
+	f.Scale(func(i int) float64 { return counts[i] / float64(strips[i].Own) * float64(u.s.c.Buckets) })
+	return f.Slots(false), nil
+}
+
+// bytes is what lies between two entries on the disk. Blocks count whole, at either end, which is wrong by up to one.
+func (u *upcoming) bytes(from, to []byte) (bytes, block float64, err error) {
+	all, err := u.s.db.EstimateDiskUsage(from, to)
+	if err != nil {
+		return 0, 0, err
+	}
+	one, err := u.s.db.EstimateDiskUsage(from, from)
+	return float64(all - min(all, one)), float64(one), err
+}
+
+// calibrated is how many strips tell what an entry takes on the disk. That differs with ids and times.
+const calibrated = 2
+
+// calibrate makes entries of the bytes of strips. It reads more of those with most.
+func (u *upcoming) calibrate(strips []store.Strip, most int) error {
+	order := make([]int, len(strips))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(strips[b].Weight, strips[a].Weight) })
+	usual, own := 0.0, make([]float64, len(strips)) // bytes of an entry
+	for _, i := range order[:calibrated] {
+		var err error
+		if own[i], err = u.entryBytes(&strips[i], most); err != nil {
+			return err
+		}
+		usual = max(usual, own[i])
+	}
+	if usual == 0 {
+		return nil
+	}
+	for i := range strips {
+		bytes := own[i]
+		if bytes == 0 {
+			bytes = usual
+		}
+		strips[i].Weight, strips[i].Within = strips[i].Weight/bytes, strips[i].Within/bytes
+	}
+	return nil
+}
+
+// entryBytes is what one of the first entries of a strip takes on the disk; 0 if that cannot be said.
+func (u *upcoming) entryBytes(s *store.Strip, most int) (float64, error) {
+	if s.Weight == 0 {
+		return 0, nil
+	}
+	read, err := u.strip(0, s.From, s.To, most, store.NewForecast(u.q))
+	if err != nil || !read.More {
+		return 0, err
+	}
+	bytes, _, err := u.bytes(u.from, u.due.Key())
+	return bytes / float64(read.Read), err
+}
+
+// forgetUnflushed forgets the bytes of strips if they are too few for what was not read: that is in memory then.
+func forgetUnflushed(total float64, strips []store.Strip) {
+	bytes := 0.0
+	for i := range strips {
+		bytes += strips[i].Weight
+		total -= float64(strips[i].Own)
+	}
+	if bytes < entryBytesMin*total {
+		for i := range strips {
+			strips[i].Weight, strips[i].Within = 0, 0
+		}
+	}
+}
