@@ -26,6 +26,7 @@ const (
 	BatchBytesMax  = 64 << 20 // of one batch request's body
 	CancelItemsMax = 10_000
 	ListLimitMax   = 1_000
+	UpcomingMax    = 500 // slots of what is upcoming
 	InboxLimitMax  = 1_000
 	JobsMax        = 16 // of one tenant that have not ended
 	InboxWaitMax   = 30 * time.Second

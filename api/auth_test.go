@@ -335,6 +335,7 @@ func TestTenantsAreSeparate(t *testing.T) {
 		"PATCH /v1/messages/{id}":                            {"/v1/messages/x", `{"delay":"1s"}`, 404, "not-found"},
 		"POST /v1/messages/{id}/trigger":                     {"/v1/messages/x/trigger", "", 404, "not-found"},
 		"POST /v1/messages/cancel":                           {"/v1/messages/cancel", `{"scheduleIds":["x","y"]}`, 200, `"status":404`},
+		"GET /v1/upcoming":                                   {"/v1/upcoming", "", 200, `{"slots":[{`},
 		"GET /v1/jobs/{id}":                                  {"/v1/jobs/x", "", 404, "no-such-job"},
 		"POST /v1/messages/redrive":                          {"/v1/messages/redrive", `{"scheduleIds":["x","y"]}`, 200, `"status":404`},
 		"POST /v1/messages/purge":                            {"/v1/messages/purge", `{"scheduleIds":["x","y"]}`, 200, `"status":404`},

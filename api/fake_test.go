@@ -159,6 +159,13 @@ func (f *fakeStore) List(ctx context.Context, q store.ListQuery) (store.ListPage
 	return f.Mem.List(ctx, q)
 }
 
+func (f *fakeStore) Upcoming(ctx context.Context, q store.UpcomingQuery) ([]store.UpcomingSlot, error) {
+	if err := f.enter(ctx, "Upcoming"); err != nil {
+		return nil, err
+	}
+	return f.Mem.Upcoming(ctx, q)
+}
+
 func (f *fakeStore) CreateKey(ctx context.Context, key store.APIKey) error {
 	if err := f.enter(ctx, "CreateKey"); err != nil {
 		return err

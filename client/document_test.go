@@ -89,6 +89,14 @@ func checkCancels(ctx context.Context, c *client.Client, at time.Time, check fun
 	check("job", !j.Running() && j.Done == 99998 && j.Total == 100000 && j.Failed == 2 && j.Filter.Label == "run-7" && j.Kind == "cancel" && j.CreatedAt.Equal(at), j, err)
 }
 
+// checkAhead looks at when a rule recurs, and at what is upcoming.
+func checkAhead(ctx context.Context, c *client.Client, at time.Time, check func(what string, ok bool, got any, err error)) {
+	occurrences, err := c.Preview(ctx, client.Recurrence{Cron: "30 2 * * *", Timezone: "Europe/Berlin"}, at, 2)
+	check("preview", len(occurrences) == 2 && occurrences[0].Time.Month() == time.March && occurrences[0].Remark != "" && occurrences[1].Remark == "", occurrences, err)
+	slots, err := c.Upcoming(ctx, client.UpcomingRange{From: at, To: at.Add(10 * time.Minute), Step: 5 * time.Minute, Channel: "inbox:a"})
+	check("upcoming", len(slots) == 2 && slots[0].Count == 1207 && slots[0].Exact && slots[0].Channels[1] == client.UpcomingChannel{Channel: "inbox:audit", Count: 7} && slots[1].From.Equal(at.Add(5*time.Minute)), slots, err)
+}
+
 // TestEveryCallOfTheDocument: the client has a method for each call, and decodes the
 // document's example of its answer.
 func TestEveryCallOfTheDocument(t *testing.T) {
@@ -131,8 +139,7 @@ func TestEveryCallOfTheDocument(t *testing.T) {
 	}
 	check("list", count == 1, count, nil)
 	checkInbox(ctx, t, c)
-	occurrences, err := c.Preview(ctx, client.Recurrence{Cron: "30 2 * * *", Timezone: "Europe/Berlin"}, at, 2)
-	check("preview", len(occurrences) == 2 && occurrences[0].Time.Month() == time.March && occurrences[0].Remark != "" && occurrences[1].Remark == "", occurrences, err)
+	checkAhead(ctx, c, at, check)
 	checkTasks(ctx, t, c)
 	channels, err := c.Channels(ctx)
 	check("channels", err == nil && channels[0].Channel == "rabbitmq:orders" && channels[0].State == "down" && channels[0].InFlight == 1 && channels[0].Parked, channels, err)

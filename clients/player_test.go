@@ -214,6 +214,11 @@ var ofMessages = calls{
 		occurrences, err := c.Preview(ctx, *messageOf(with).Recurrence, instant(with, "from"), number(with, "count"))
 		return map[string]any{"occurrences": occurrences}, err
 	},
+	"getUpcoming": func(ctx context.Context, c *client.Client, with map[string]any) (any, error) {
+		slots, err := c.Upcoming(ctx, client.UpcomingRange{From: instant(with, "from"), To: instant(with, "to"),
+			Step: duration(text(with, "step")), Channel: text(with, "channel")})
+		return map[string]any{"slots": slots}, err
+	},
 	"defineTask": func(ctx context.Context, c *client.Client, with map[string]any) (any, error) {
 		return c.DefineTask(ctx, read[client.Task](with))
 	},

@@ -16,6 +16,7 @@ from postdate_client.api.messages import (
     cancel_messages,
     get_job,
     get_message,
+    get_upcoming,
     list_messages,
     patch_message,
     purge_messages,
@@ -127,6 +128,9 @@ for try_again in (redrive_messages, purge_messages):
     assert outcomes[0].error.type_ is models.ProblemType.CONFLICT
 delivered = ok(get_message.sync_detailed, models.Message, "py-5")
 assert isinstance(delivered.attempt_log, list) and delivered.attempt_log[0].outcome == "delivered"
+
+upcoming = ok(get_upcoming.sync_detailed, models.Upcoming, step="PT10M", channel=CHANNEL)
+assert len(upcoming.slots) == 6 and upcoming.slots[0].exact
 
 preview = models.Preview(recurrence=rule, from_=datetime(2027, 3, 27, tzinfo=timezone.utc), count=3)
 occurrences = ok(preview_recurrence.sync_detailed, models.Occurrences, body=preview).occurrences

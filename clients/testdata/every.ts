@@ -112,6 +112,9 @@ const job = await ok(client.GET("/v1/jobs/{id}", at(started.jobId)));
 assert.equal(job.failed, 0);
 assert.equal(job.filter.idPrefix, "nobody-");
 
+const upcoming = await ok(client.GET("/v1/upcoming", { params: { query: { step: "PT10M", channel } } }));
+assert.equal(upcoming.slots.length, 6);
+
 const { occurrences } = await ok(
   client.POST("/v1/recurrences/preview", { body: { recurrence: rule, from: "2027-03-27T00:00:00Z", count: 3 } }),
 );

@@ -212,6 +212,15 @@ CALLS: dict[str, Callable[[Client, Given], Awaitable[Any]]] = {
             Recurrence.model_validate(given["recurrence"]), from_=instant(given["from"]), count=given["count"]
         ),
     ),
+    "getUpcoming": lambda client, given: named(
+        "slots",
+        client.upcoming(
+            from_=instant(given["from"]),
+            to=instant(given["to"]),
+            step=duration(given["step"]),
+            channel=given.get("channel"),
+        ),
+    ),
     "defineTask": lambda client, given: client.define_task(TaskDefinition.model_validate(given)),
     "listTasks": lambda client, given: named("tasks", listed(client.tasks(name=given["name"], unit=given["unit"]))),
     "readInbox": lambda client, given: client.read_inbox(given["inbox"], **options_of(given)),

@@ -331,6 +331,12 @@ export class Client {
     return (await this.#calls.call("post", "/v1/recurrences/preview", args)).occurrences;
   }
 
+  /** Says how many messages are due when, by default in the next hour. */
+  async upcoming(range: UpcomingRange = {}, options: CallOptions = {}): Promise<Schemas["UpcomingSlot"][]> {
+    const args = { query: range as UpcomingQuery, want: { list: "slots" }, ...options };
+    return (await this.#calls.call("get", "/v1/upcoming", args)).slots;
+  }
+
   /** Inserts, updates or deletes a task, which is a series in the words of a task scheduler. */
   defineTask(task: Schemas["TaskDefinition"], options: CallOptions = {}): Promise<Schemas["Task"]> {
     return this.#calls.call("post", "/schedulers", { body: task, ...options });
@@ -540,6 +546,11 @@ export type ListFilter = Omit<ListQuery, "limit" | "cursor" | "from" | "to"> & {
   /** How many messages are in one answer. Default: 1,000, which is the maximum. */
   pageSize?: number;
 };
+
+type UpcomingQuery = NonNullable<paths["/v1/upcoming"]["get"]["parameters"]["query"]>;
+
+/** The time in which messages are due: at most 500 slots, each as long as `step`. */
+export type UpcomingRange = Omit<UpcomingQuery, "from" | "to"> & { from?: Time; to?: Time };
 
 /** Selects messages for a job. */
 export type JobFilter = Omit<Schemas["JobFilter"], "from" | "to"> & { from?: Time; to?: Time };

@@ -180,6 +180,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/upcoming": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * How much is due when
+         * @description How many of the tenant's pending messages have their next attempt when, in slots of time, so that a peak is visible before it comes. A message that was not tried yet has it at its executionTime, one that is retried at its nextAttemptAt, and a series at its next occurrence: only that one counts. What is parked, as its channel is down, and series that are paused have no such time and do not count. So much is looked at and no more: where more is stored than that, the counts are estimated, and exact is false.
+         */
+        get: operations["getUpcoming"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/recurrences/preview": {
         parameters: {
             query?: never;
@@ -920,6 +940,30 @@ export interface components {
             messages: components["schemas"]["Message"][];
             /** @description Absent on the last page. */
             nextCursor?: string;
+        };
+        Upcoming: {
+            slots: components["schemas"]["UpcomingSlot"][];
+        };
+        UpcomingSlot: {
+            /**
+             * Format: date-time
+             * @description Where the slot begins. It ends where the next one begins, and the last one at to.
+             */
+            from: string;
+            /**
+             * Format: int64
+             * @description Messages that are due in the slot.
+             */
+            count: number;
+            /** @description false: count is an estimate. */
+            exact: boolean;
+            /** @description Those of the ten channels with most in the whole range that have something in this slot, in the same order in every slot. What they lack of count belongs to others. Absent if the call names a channel. */
+            channels?: components["schemas"]["UpcomingChannel"][];
+        };
+        UpcomingChannel: {
+            channel: string;
+            /** Format: int64 */
+            count: number;
         };
         BatchResults: {
             /** @description One for each item, in order. */
@@ -2528,6 +2572,72 @@ export interface operations {
             503: components["responses"]["Unavailable"];
             504: components["responses"]["Unknown"];
             507: components["responses"]["Full"];
+        };
+    };
+    getUpcoming: {
+        parameters: {
+            query?: {
+                /** @description Where the first slot begins. Without it: now. */
+                from?: string;
+                /** @description Where the last slot ends, which may be shorter than the others. Without it: an hour after from. */
+                to?: string;
+                /**
+                 * @description How long a slot is, as ISO 8601 or in Go's form: at least 1s, and so that there are at most 500 slots. Without it: a sixtieth of the range, or the next length in which people count, such as PT30S or PT5M.
+                 * @example PT5M
+                 */
+                step?: string;
+                /** @description Only the messages of this channel. */
+                channel?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Every slot of the range, also those in which nothing is due. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "slots": [
+                     *         {
+                     *           "from": "2027-01-31T09:30:00.000Z",
+                     *           "count": 1207,
+                     *           "exact": true,
+                     *           "channels": [
+                     *             {
+                     *               "channel": "rabbitmq:orders",
+                     *               "count": 1200
+                     *             },
+                     *             {
+                     *               "channel": "inbox:audit",
+                     *               "count": 7
+                     *             }
+                     *           ]
+                     *         },
+                     *         {
+                     *           "from": "2027-01-31T09:35:00.000Z",
+                     *           "count": 0,
+                     *           "exact": true,
+                     *           "channels": []
+                     *         }
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Upcoming"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            429: components["responses"]["Limited"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["Unknown"];
         };
     };
     previewRecurrence: {

@@ -91,6 +91,7 @@ const calls: Calls = {
   previewRecurrence: async (client, { recurrence, from, count }) => ({
     occurrences: await client.preview(recurrence, { from, count }),
   }),
+  getUpcoming: async (client, given) => ({ slots: await client.upcoming(given) }),
   defineTask: (client, given) => client.defineTask(given as unknown as Schemas["TaskDefinition"]),
   listTasks: async (client, given) => ({
     tasks: await listed(client.tasks(given as unknown as { name: string })),

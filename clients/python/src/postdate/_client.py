@@ -290,6 +290,19 @@ class Client(Operations):
         call = self._call("POST", "/v1/recurrences/preview", body, repeatable=True)
         return (await self._transport.do(call)).read(models.Occurrences).occurrences
 
+    async def upcoming(
+        self,
+        *,
+        from_: datetime | None = None,
+        to: datetime | None = None,
+        step: timedelta | None = None,
+        channel: str | None = None,
+    ) -> list[models.UpcomingSlot]:
+        """Says how many messages are due when, by default in the next hour."""
+        times = {name: instant(at) for name, at in (("from", from_), ("to", to)) if at is not None}
+        query = query_of(**times, step=None if step is None else duration(step), channel=channel)
+        return (await self._ask(models.Upcoming, "GET", "/v1/upcoming" + query)).slots
+
     async def define_task(self, task: models.TaskDefinition) -> models.Task:
         """Inserts, updates or deletes a task, which is a series in the words of a task scheduler."""
         return await self._ask(models.Task, "POST", "/schedulers", wire(task))

@@ -263,6 +263,11 @@ class Outcome(Model):
     """
 
 
+class UpcomingChannel(Model):
+    channel: str
+    count: int
+
+
 class JobFilter(Model):
     """
     Selects messages as the parameters of the list do; together they narrow it down.
@@ -931,6 +936,25 @@ class Series(Model):
     """
 
 
+class UpcomingSlot(Model):
+    from_: AwareDatetime
+    """
+    Where the slot begins. It ends where the next one begins, and the last one at to.
+    """
+    count: int
+    """
+    Messages that are due in the slot.
+    """
+    exact: bool
+    """
+    false: count is an estimate.
+    """
+    channels: list[UpcomingChannel] | None = None
+    """
+    Those of the ten channels with most in the whole range that have something in this slot, in the same order in every slot. What they lack of count belongs to others. Absent if the call names a channel.
+    """
+
+
 class BatchResult(Model):
     """
     What became of an item: all but error; or error, and scheduleId where it could be read.
@@ -1178,6 +1202,10 @@ class MessagePage(Model):
     """
 
 
+class Upcoming(Model):
+    slots: list[UpcomingSlot]
+
+
 class BatchResults(Model):
     results: list[BatchResult]
     """
@@ -1268,4 +1296,7 @@ __all__ = [
     "TenantChange",
     "TenantList",
     "TimeUnit",
+    "Upcoming",
+    "UpcomingChannel",
+    "UpcomingSlot",
 ]

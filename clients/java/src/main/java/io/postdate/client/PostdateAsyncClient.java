@@ -43,6 +43,9 @@ import io.postdate.client.model.Tenant;
 import io.postdate.client.model.TenantChange;
 import io.postdate.client.model.TenantList;
 import io.postdate.client.model.TimeUnit;
+import io.postdate.client.model.Upcoming;
+import io.postdate.client.model.UpcomingSlot;
+import java.time.Duration;
 import java.time.Instant;
 import java.util.Arrays;
 import java.util.List;
@@ -283,6 +286,21 @@ public final class PostdateAsyncClient {
     return call(
         new Call("POST", "/v1/recurrences/preview", Json.write(preview)).twice(),
         answer -> Json.read(answer.text(), Occurrences.class).getOccurrences());
+  }
+
+  /**
+   * Says how many messages are due when.
+   *
+   * @param from where the first slot begins; null: now
+   * @param to where the last slot ends; null: an hour after that
+   * @param step how long a slot is, of which there are at most 500; null: about a sixtieth of it
+   * @param channel selects; null: any
+   */
+  public CompletableFuture<List<UpcomingSlot>> upcoming(
+      Instant from, Instant to, Duration step, String channel) {
+    Query query = new Query().set("from", from).set("to", to);
+    String path = query.set("step", step).set("channel", channel).on("/v1/upcoming");
+    return get(path, Upcoming.class).thenApply(Upcoming::getSlots);
   }
 
   /** Inserts, updates or deletes a task. */

@@ -30,6 +30,8 @@ import io.postdate.client.model.TaskDefinition;
 import io.postdate.client.model.Tenant;
 import io.postdate.client.model.TenantChange;
 import io.postdate.client.model.TimeUnit;
+import io.postdate.client.model.UpcomingSlot;
+import java.time.Duration;
 import java.time.Instant;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
@@ -272,6 +274,18 @@ public final class PostdateClient {
    */
   public List<Occurrence> preview(Preview preview) {
     return await(async.preview(preview));
+  }
+
+  /**
+   * Says how many messages are due when.
+   *
+   * @param from where the first slot begins; null: now
+   * @param to where the last slot ends; null: an hour after that
+   * @param step how long a slot is, of which there are at most 500; null: about a sixtieth of it
+   * @param channel selects; null: any
+   */
+  public List<UpcomingSlot> upcoming(Instant from, Instant to, Duration step, String channel) {
+    return await(async.upcoming(from, to, step, channel));
   }
 
   /** Inserts, updates or deletes a task, which is a series in the words of a task scheduler. */

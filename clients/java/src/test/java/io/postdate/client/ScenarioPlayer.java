@@ -23,6 +23,7 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Clock;
 import java.time.Duration;
+import java.time.Instant;
 import java.time.OffsetDateTime;
 import java.util.ArrayList;
 import java.util.Collections;
@@ -140,6 +141,14 @@ final class ScenarioPlayer {
     steps.put(
         "previewRecurrence",
         (client, with) -> Map.of("occurrences", client.preview(as(with, Preview.class))));
+    steps.put(
+        "getUpcoming",
+        (client, with) -> {
+          Instant from = as(with.get("from"), Instant.class);
+          Instant to = as(with.get("to"), Instant.class);
+          return Map.of(
+              "slots", client.upcoming(from, to, time(with, "step"), text(with, "channel")));
+        });
     steps.put("defineTask", (client, with) -> client.defineTask(as(with, TaskDefinition.class)));
     steps.put(
         "listTasks",
