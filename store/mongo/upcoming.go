@@ -13,7 +13,7 @@ import (
 
 // upcomingExaminedMax bounds how many entries of the due index a look at what is upcoming goes over, and then how many
 // messages it reads. Those of other tenants count too: they are in the way.
-const upcomingExaminedMax = 10_000
+const upcomingExaminedMax = 5_000
 
 // Upcoming implements store.Messages. It counts the first buckets, as many as it may, and takes them for a sample. If
 // not even one may be counted, it reads the beginning of each slot in the first bucket, and estimates the rest.
