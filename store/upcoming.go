@@ -133,7 +133,7 @@ type Strip struct {
 	Own      int           // of these, the tenant's
 	Last     postdate.Time // the time of the last one
 	More     bool          // it did not read all
-	Weight   float64       // about how much the rest is, in the same unit for all strips; 0, as Within: not known
+	Weight   float64       // about how much the tenant's rest is, in one unit for all strips; 0, as Within: not known
 	Within   float64       // by how much Weight may be wrong
 }
 
@@ -152,7 +152,7 @@ func Spread(total float64, strips []Strip) []float64 {
 	for i := range strips {
 		counts[i] = float64(strips[i].Own)
 		left -= counts[i]
-		weight += strips[i].share() * strips[i].Weight
+		weight += strips[i].Weight
 	}
 	if weight > 0 && left <= 0 {
 		return counts
@@ -186,18 +186,10 @@ func Spread(total float64, strips []Strip) []float64 {
 	return counts
 }
 
-// share is the tenant's share of what was read, if there is more.
-func (s *Strip) share() float64 {
-	if !s.More || s.Own == 0 {
-		return 0
-	}
-	return float64(s.Own) / float64(s.Read)
-}
-
 // steady is how many of the tenant's follow if the strip goes on as densely as it began; ok is false if it began with a
 // peak, which says nothing.
 func (s *Strip) steady() (rest float64, ok bool) {
-	if s.share() == 0 {
+	if !s.More || s.Own == 0 {
 		return 0, true
 	}
 	span, whole := float64(s.Last-s.From+1), float64(s.To-s.From)
@@ -209,7 +201,6 @@ func (s *Strip) steady() (rest float64, ok bool) {
 
 // allowed is the nearest to rest that the weight allows, if the strip is steady. unit is how many entries weigh 1.
 func (s *Strip) allowed(rest float64, steady bool, unit float64) float64 {
-	unit *= s.share()
 	if !steady {
 		return s.Weight * unit
 	}

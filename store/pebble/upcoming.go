@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/binary"
+	"math"
 	"slices"
 
 	lsm "github.com/cockroachdb/pebble/v2"
@@ -95,25 +96,30 @@ func (u *upcoming) strip(b int, from, to postdate.Time, most int, f *store.Forec
 	u.from = dueKey(u.from[:0], b, bucket.Position{Time: from})
 	u.to = dueKey(u.to[:0], b, bucket.Position{Time: to})
 	u.examined++
-	for at := u.due.SeekGEWithLimit(u.from, u.to); at == lsm.IterValid; at = u.due.NextWithLimit(u.to) {
+	u.due.SeekGEWithLimit(u.from, u.to)
+	u.read(&strip, most, f)
+	return strip, u.due.Error()
+}
+
+// read reads up to most entries of a strip from where the walk stands, and adds the tenant's to f.
+func (u *upcoming) read(strip *store.Strip, most int, f *store.Forecast) {
+	for strip.Read, strip.Own, strip.More = 0, 0, false; u.due.Valid(); u.due.NextWithLimit(u.to) {
 		key := u.due.Key()
 		if bytes.Compare(key, u.to) >= 0 {
-			break // a limit is not strict
+			return // a limit is not strict
 		}
 		if strip.Read >= most {
 			strip.More = true
-			break
+			return
 		}
 		u.examined++
 		strip.Read++
 		strip.Last = postdate.Time(binary.BigEndian.Uint64(key[1+bucketBytes:]))
-		if !ofTenant(key, u.q.Tenant) {
-			continue
+		if ofTenant(key, u.q.Tenant) {
+			strip.Own++
+			u.count(strip.Last, f)
 		}
-		strip.Own++
-		u.count(strip.Last, f)
 	}
-	return strip, u.due.Error()
 }
 
 // ofTenant says whether a due key is one of the tenant.
@@ -202,45 +208,55 @@ func (u *upcoming) bytes(from, to []byte) (bytes, block float64, err error) {
 // calibrated is how many strips tell what an entry takes on the disk. That differs with ids and times.
 const calibrated = 2
 
-// calibrate makes entries of the bytes of strips. It reads more of those with most.
+// calibrate makes the tenant's entries of the bytes of strips. It reads more of those with most.
 func (u *upcoming) calibrate(strips []store.Strip, most int) error {
 	order := make([]int, len(strips))
+	perByte := make([]float64, len(strips))
 	for i := range order {
 		order[i] = i
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(strips[b].Weight, strips[a].Weight) })
-	usual, own := 0.0, make([]float64, len(strips)) // bytes of an entry
+	usual := math.Inf(1) // entries in a byte, whoever's they are: more in a peak, whose times are the same
 	for _, i := range order[:calibrated] {
-		var err error
-		if own[i], err = u.entryBytes(&strips[i], most); err != nil {
+		next, bytes, err := u.further(&strips[i], most/2)
+		if err != nil {
 			return err
 		}
-		usual = max(usual, own[i])
+		if bytes > 0 {
+			perByte[i] = float64(next.Own) / bytes
+			usual = min(usual, float64(next.Read)/bytes)
+		}
 	}
-	if usual == 0 {
-		return nil
+	if math.IsInf(usual, 1) {
+		usual = 1 // the bytes are in proportion
 	}
 	for i := range strips {
-		bytes := own[i]
-		if bytes == 0 {
-			bytes = usual
+		s := &strips[i]
+		if perByte[i] == 0 && s.Read > 0 {
+			perByte[i] = usual * float64(s.Own) / float64(s.Read)
 		}
-		strips[i].Weight, strips[i].Within = strips[i].Weight/bytes, strips[i].Within/bytes
+		s.Weight, s.Within = s.Weight*perByte[i], s.Within*perByte[i]
 	}
 	return nil
 }
 
-// entryBytes is what one of the first entries of a strip takes on the disk; 0 if that cannot be said.
-func (u *upcoming) entryBytes(s *store.Strip, most int) (float64, error) {
+// further reads a strip again, and as many entries after that, which are like the rest. It returns those, and what they
+// take on the disk: 0 if that cannot be said.
+func (u *upcoming) further(s *store.Strip, most int) (next store.Strip, bytes float64, err error) {
 	if s.Weight == 0 {
-		return 0, nil
+		return next, 0, nil
 	}
-	read, err := u.strip(0, s.From, s.To, most, store.NewForecast(u.q))
-	if err != nil || !read.More {
-		return 0, err
+	nothing := store.NewForecast(u.q)
+	next, err = u.strip(0, s.From, s.To, most, nothing)
+	if err != nil || !next.More {
+		return next, 0, err
 	}
-	bytes, _, err := u.bytes(u.from, u.due.Key())
-	return bytes / float64(read.Read), err
+	from := append([]byte(nil), u.due.Key()...)
+	if u.read(&next, most, nothing); !next.More {
+		return next, 0, u.due.Error()
+	}
+	bytes, _, err = u.bytes(from, u.due.Key())
+	return next, bytes, err
 }
 
 // forgetUnflushed forgets the bytes of strips if they are too few for what was not read: that is in memory then.

@@ -136,6 +136,22 @@ func TestUpcomingPeak(t *testing.T) {
 	}
 }
 
+// A peak shows among others' messages, also if these are most at the beginning of its slot.
+func TestUpcomingPeakAmongOthers(t *testing.T) {
+	s, q := upcomingStore(t, 1)
+	const peak = 40_000
+	layUpcoming(t, s, "a", peak, 1, upcomingBegin+35_000)
+	layUpcoming(t, s, "a", peak, 10_000, q.To)
+	layUpcoming(t, s, "b", 20_000, 100, upcomingBegin)
+	if err := s.db.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	slots := upcomingOf(t, s, q, upcomingExaminedMax)
+	wantAbout(t, slots[3:4], 0.5, peak+800)
+	wantAbout(t, slots[:3], 1, 800)
+	wantAbout(t, slots[4:], 1, 800)
+}
+
 // Whoever else has most of what is due: what is looked at is bounded, and none of it shows.
 func TestUpcomingAmongOthers(t *testing.T) {
 	s, q := upcomingStore(t, 1)
