@@ -148,6 +148,23 @@ func TestUpcomingBesideDamagedMessages(t *testing.T) {
 	}
 }
 
+// A message that a version before tenants wrote names its channel alone, and counts for its tenant.
+func TestUpcomingOfAnEarlierVersion(t *testing.T) {
+	s, _ := upcomingStore(t, false, nil)
+	lay(t, s, "b", 1, 1)
+	key := bucket.KeyOf("b", "m0", 8)
+	if _, err := s.messages.UpdateOne(t.Context(), doc("_id", idOf(key)), doc("$set", doc("channel", "inbox:old"))); err != nil {
+		t.Fatal(err)
+	}
+	for tenant, want := range map[string]int64{"b": 1, "default": 0} {
+		q := tenSlots(tenant)
+		q.Channel = "inbox:old"
+		if slots := upcomingOf(t, s, q, 1_000); slots[0].Count != want || !slots[0].Exact {
+			t.Errorf("%s has %+v, want %d", tenant, slots[0], want)
+		}
+	}
+}
+
 // However much is stored, no more of the index and no more messages are looked at than may be, in the order of the
 // index, and the first look reads the index alone.
 func TestUpcomingIsBounded(t *testing.T) {
