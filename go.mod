@@ -25,11 +25,15 @@ require (
 	github.com/spf13/pflag v1.0.9
 	github.com/twmb/avro v1.9.1
 	github.com/valyala/fasthttp v1.70.0
+	go.opentelemetry.io/otel/trace v1.47.0
 	golang.org/x/term v0.46.0
 	golang.org/x/time v0.16.0
 )
 
-require golang.org/x/oauth2 v0.37.0 // indirect
+require (
+	go.opentelemetry.io/otel v1.47.0 // indirect
+	golang.org/x/oauth2 v0.37.0 // indirect
+)
 
 require (
 	github.com/DataDog/zstd v1.5.7 // indirect

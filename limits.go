@@ -18,6 +18,7 @@ const (
 	HeaderNameBytesMax  = 128
 	HeaderValueBytesMax = 4096
 	LastErrorBytesMax   = 512
+	TracestateBytesMax  = 512
 	InboxNameBytesMax   = 128
 	LabelsMax           = 8
 	LabelBytesMax       = 128

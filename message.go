@@ -81,6 +81,7 @@ type Message struct {
 	Headers       []Header // the client's own, in ascending order of name
 	PartitionKey  string   // Kafka's record key; "": the schedule id
 	Traceparent   string   // W3C trace context of the request that scheduled it
+	Tracestate    string   // what comes with it, at most [TracestateBytesMax] bytes; "" if Traceparent is ""
 	Priority      Priority
 	Recurrence    *Recurrence // nil: it is sent once. ExecutionTime is when the first occurrence begins.
 	First         Time        // of a series: its first occurrence, without the jitter that ExecutionTime has

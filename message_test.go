@@ -86,7 +86,7 @@ func TestDigest(t *testing.T) {
 		"nothing":                              func(*postdate.Message) {},
 		"the time that a delay resolves to":    func(m *postdate.Message) { m.ExecutionTime = 5000 },
 		"when it was sent":                     func(m *postdate.Message) { m.CreatedAt = 7 },
-		"the trace of the request":             func(m *postdate.Message) { m.Traceparent = "00-1" },
+		"the trace of the request":             func(m *postdate.Message) { m.Traceparent, m.Tracestate = "00-1", "a=1" },
 		"the name, which it is compared under": func(m *postdate.Message) { m.ScheduleID = "other" },
 	} {
 		m := base()

@@ -95,6 +95,12 @@ func appendRecord(b []byte, r *postdate.Record) []byte {
 	if r.PartitionKey != "" {
 		b = appendMember(b, "key", r.PartitionKey)
 	}
+	if r.Traceparent != "" {
+		b = appendMember(b, "traceparent", r.Traceparent)
+	}
+	if r.Tracestate != "" {
+		b = appendMember(b, "tracestate", r.Tracestate)
+	}
 	b = appendLabels(b, r.Labels)
 	b = appendRetry(b, r.Retry)
 	b = appendState(b, &r.State)

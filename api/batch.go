@@ -20,7 +20,8 @@ type batch struct {
 	tenant      string
 	buckets     int
 	key         string // the Idempotency-Key; "": none
-	traceparent string
+	traceparent string // of the request
+	tracestate  string // likewise
 	replayed    func(m *postdate.Message, expiring bool) (scheduled, bool)
 
 	items    []batchItem
@@ -54,11 +55,11 @@ func (s *Server) postBatch(ctx *fasthttp.RequestCtx) *Problem {
 	storeCtx := s.calls.begin()
 	t := &batch{
 		checker: s.checker(ctx), tenant: s.tenantOf(ctx), buckets: s.config.Buckets, key: key,
-		traceparent: checkTraceparent(ctx.Request.Header.Peek("traceparent")),
 		replayed: func(m *postdate.Message, expiring bool) (scheduled, bool) {
 			return s.replayed(storeCtx, m, expiring)
 		},
 	}
+	t.traceparent, t.tracestate = traceOf(ctx)
 	parse := eachOfArray
 	if isOneOf(ctx.Request.Header.ContentType(), []string{contentTypeLines}) {
 		parse = eachLine
@@ -96,7 +97,7 @@ func (t *batch) add(body *messageBody, p *Problem) *Problem {
 		if t.key != "" && body.ScheduleID == nil {
 			body.ScheduleID = idOfKey(t.key, len(t.items))
 		}
-		m := postdate.Message{Traceparent: t.traceparent}
+		m := postdate.Message{Traceparent: t.traceparent, Tracestate: t.tracestate}
 		var expiring bool
 		item.problem, expiring = t.named(body, t.tenant, t.buckets, &m)
 		if first, ok := t.replayed(&m, expiring); ok {

@@ -129,13 +129,13 @@ func TestBatchIsOneInsert(t *testing.T) {
 	r.send("POST", "/v1/messages", strings.Replace(order("b"), "1}", "2}", 1))
 	r.send("POST", "/v1/messages", order("c"))
 	inserts = 0
-	a := r.send("POST", "/v1/messages/batch", "["+order("a")+","+order("b")+","+order("c")+","+order("a")+"]", "Traceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")
+	a := r.send("POST", "/v1/messages/batch", "["+order("a")+","+order("b")+","+order("c")+","+order("a")+"]", "Traceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "Tracestate: a=1")
 	wantResults(t, a, "a PENDING", "b exists", "c PENDING", "a PENDING")
 	if inserts != 1 {
 		t.Errorf("%d inserts", inserts)
 	}
-	if rec := r.store.Rows[keyOf("a")]; rec.Traceparent == "" {
-		t.Error("no traceparent")
+	if rec := r.store.Rows[keyOf("a")]; rec.Traceparent == "" || rec.Tracestate != "a=1" {
+		t.Errorf("traceparent %q, tracestate %q", rec.Traceparent, rec.Tracestate)
 	}
 	a = r.send("POST", "/v1/messages/batch", `[{"channel":"inbox:test","delay":"1h","payload":1}]`)
 	if got := batchResults(t, a); len(got[0]) != len("00000000-0000-7000-8000-000000000000 PENDING") {

@@ -15,6 +15,7 @@ import (
 	"github.com/postdate/postdate/auth"
 	"github.com/postdate/postdate/bucket"
 	"github.com/postdate/postdate/internal/amqp"
+	"github.com/postdate/postdate/internal/tracing"
 	"github.com/postdate/postdate/recurrence"
 )
 
@@ -392,9 +393,9 @@ func checkHeaderName(name string) error {
 	switch {
 	case strings.HasPrefix(lower, reserved):
 		return invalid("header %s begins with postdate-, which Postdate keeps for its own: choose another name", name)
-	case lower == "traceparent":
-		return invalid("header traceparent is set by Postdate: " +
-			"send it as a header of the HTTP request, and it is passed on")
+	case lower == tracing.HeaderParent, lower == tracing.HeaderState:
+		return invalid("header %s is set by Postdate: "+
+			"send it as a header of the HTTP request, and it is passed on", lower)
 	case lower == "message-id":
 		return invalid("header message-id is set by Postdate to the scheduleId: choose another name")
 	}
@@ -425,32 +426,4 @@ func checkContentType(s string) error {
 			"write it like application/json or text/plain; charset=utf-8", s)
 	}
 	return nil
-}
-
-// checkTraceparent returns a W3C traceparent of version 00 unchanged, and "" for
-// anything else: the standard tells receivers to ignore what they cannot parse.
-func checkTraceparent(s []byte) string {
-	if len(s) != 55 || s[0] != '0' || s[1] != '0' || s[2] != '-' || s[35] != '-' || s[52] != '-' {
-		return ""
-	}
-	zero := [2]bool{true, true}
-	for i, c := range s {
-		isHex := '0' <= c && c <= '9' || 'a' <= c && c <= 'f'
-		switch {
-		case i == 2 || i == 35 || i == 52:
-			continue
-		case !isHex:
-			return ""
-		case i < 3 || i > 52 || c == '0':
-			continue
-		case i < 35:
-			zero[0] = false
-		default:
-			zero[1] = false
-		}
-	}
-	if zero[0] || zero[1] {
-		return ""
-	}
-	return string(s)
 }

@@ -19,7 +19,7 @@ const anyOrigin = "*"
 
 const (
 	corsHeaders = "Authorization, Content-Encoding, Content-Type, Idempotency-Key, If-Match, If-None-Match, " +
-		"Postdate-Tenant, Traceparent, X-Request-Id"
+		"Postdate-Tenant, Traceparent, Tracestate, X-Request-Id"
 	corsExposed = "Accept-Encoding, Allow, ETag, Link, Location, RateLimit, RateLimit-Policy, Retry-After, " +
 		"WWW-Authenticate, X-Request-Id"
 	corsMaxAge = "7200" // seconds, the most that browsers keep

@@ -8,6 +8,7 @@ import (
 
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/bucket"
+	"github.com/postdate/postdate/internal/tracing"
 )
 
 // Intake turns input that arrives other than by HTTP into messages, by the same rules
@@ -21,11 +22,18 @@ type Intake struct {
 
 // Offer holds the values for fields that a body leaves out.
 type Offer struct {
-	ScheduleID  string // must be valid
-	Channel     string
-	Pinned      bool // Channel counts even if the body names another one; its failureChannel does not count, either
-	Traceparent string
+	ScheduleID string // must be valid
+	Channel    string
+	// Pinned: Channel counts even if the body names another one; its failureChannel does not count, either.
+	Pinned      bool
+	Traceparent string        // of W3C, as it came
+	Tracestate  string        // likewise
 	Now         postdate.Time // what a delay counts from
+}
+
+// trace returns what can be kept of the trace context.
+func (o *Offer) trace() (traceparent, tracestate string) {
+	return tracing.Checked([]byte(o.Traceparent), []byte(o.Tracestate))
 }
 
 // Parcel is a message whose payload is arbitrary bytes and whose other fields came
@@ -65,7 +73,7 @@ func (in *Intake) FromJSON(body []byte, o Offer) (m postdate.Message, r Reading,
 	if o.Pinned {
 		b.FailureChannel = channelName{}
 	}
-	m.Traceparent = checkTraceparent([]byte(o.Traceparent))
+	m.Traceparent, m.Tracestate = o.trace()
 	c := checker{now: o.Now, payloadBytesMax: in.PayloadBytesMax, checkChannel: in.CheckChannel}
 	p, expired := c.named(&b, in.Tenant, in.Buckets, &m)
 	if p != nil {
@@ -91,8 +99,8 @@ func (in *Intake) FromParcel(p *Parcel) (m postdate.Message, err error) {
 		Key: in.Key(p.ScheduleID), Channel: channel,
 		ExecutionTime: p.ExecutionTime, CreatedAt: p.Now, Payload: p.Payload, Encoding: encodingOf(p),
 		ContentType: p.ContentType, Headers: p.Headers, PartitionKey: p.PartitionKey,
-		Traceparent: checkTraceparent([]byte(p.Traceparent)),
 	}
+	m.Traceparent, m.Tracestate = p.trace()
 	postdate.SortHeaders(m.Headers)
 	m.Digest = postdate.DigestOf(&m, p.When)
 	return m, nil

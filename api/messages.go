@@ -31,7 +31,7 @@ func (s *Server) postMessage(ctx *fasthttp.RequestCtx) *Problem {
 	}
 	messages := make([]postdate.Message, 1)
 	m := &messages[0]
-	m.Traceparent = checkTraceparent(ctx.Request.Header.Peek("traceparent"))
+	m.Traceparent, m.Tracestate = traceOf(ctx)
 	c := s.checker(ctx)
 	p, expiring := c.named(&body, s.tenantOf(ctx), s.config.Buckets, m)
 	storeCtx := s.calls.begin()
@@ -153,7 +153,8 @@ func (s *Server) putMessage(ctx *fasthttp.RequestCtx) *Problem {
 		return fieldProblem("/scheduleId", invalid("scheduleId %q in the body is not the one in the path, %q: "+
 			"leave it out, or make them equal", clip(*body.ScheduleID), key.ScheduleID))
 	}
-	m := postdate.Message{Key: key, Traceparent: checkTraceparent(ctx.Request.Header.Peek("traceparent"))}
+	m := postdate.Message{Key: key}
+	m.Traceparent, m.Tracestate = traceOf(ctx)
 	c := s.checker(ctx)
 	p, expiring := c.message(&body, &m)
 	storeCtx := s.calls.begin()

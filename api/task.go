@@ -102,7 +102,7 @@ type Task struct {
 	starts  bool // the definition says when it starts
 }
 
-// ReadTask reads a task definition in JSON. Of o it takes the channel and the time.
+// ReadTask reads a task definition in JSON. Of o it takes the channel, the trace context and the time.
 func (in *Intake) ReadTask(body []byte, o Offer) (Task, error) {
 	var b taskBody
 	if p := decodeBody(body, &b); p != nil {
@@ -116,7 +116,7 @@ func (in *Intake) ReadTask(body []byte, o Offer) (Task, error) {
 	if p != nil {
 		return t, p
 	}
-	t.Message.Traceparent = checkTraceparent([]byte(o.Traceparent))
+	t.Message.Traceparent, t.Message.Tracestate = o.trace()
 	return t, nil
 }
 
@@ -374,7 +374,7 @@ func (t *Task) updated(old *postdate.Record, passed postdate.Time) (postdate.Rec
 	}
 	postdate.SortHeaders(m.Headers)
 	m.Payload, m.Encoding, m.ContentType = t.Message.Payload, t.Message.Encoding, t.Message.ContentType
-	m.Traceparent, m.Recurrence = t.Message.Traceparent, &rule
+	m.Traceparent, m.Tracestate, m.Recurrence = t.Message.Traceparent, t.Message.Tracestate, &rule
 	m.Digest = postdate.DigestOf(&m, "")
 	next, err := recurrence.Change(old, m, old.Paused, passed)
 	if err != nil {

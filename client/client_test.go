@@ -57,7 +57,7 @@ func TestAWholeMessage(t *testing.T) {
 		ScheduleID: "whole", Channel: "inbox:whole", ExecutionTime: at, Payload: []byte("<a>\n& \xff"), ContentType: "image/png",
 		Headers: map[string]string{"a": "<1>", "b": ""}, Key: "k", Priority: client.PriorityHigh, Labels: []string{"a", "b:1"}, ExpiresAt: at.Add(time.Hour),
 		Retry:       &client.Retry{MaxAttempts: 3, MinBackoff: time.Second, MaxBackoff: time.Second, MaxParked: time.Hour},
-		Traceparent: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+		Traceparent: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", Tracestate: "a=1",
 	}
 	s, err := c.Put(ctx, m)
 	if err != nil || !s.Created || s.Status != client.Pending || !s.ExecutionTime.Equal(at) || s.ScheduleID != "whole" {
@@ -74,7 +74,7 @@ func TestAWholeMessage(t *testing.T) {
 	if !r.ExecutionTime.Equal(m.ExecutionTime) || !r.ExpiresAt.Equal(m.ExpiresAt) {
 		t.Errorf("times %v %v", r.ExecutionTime, r.ExpiresAt)
 	}
-	r.ExecutionTime, r.ExpiresAt, r.Traceparent = m.ExecutionTime, m.ExpiresAt, m.Traceparent
+	r.ExecutionTime, r.ExpiresAt = m.ExecutionTime, m.ExpiresAt
 	if !reflect.DeepEqual(r.Message, m) {
 		t.Errorf("got  %+v\nwant %+v", r.Message, m)
 	}
@@ -270,6 +270,8 @@ func TestNoHeader(t *testing.T) {
 	m := client.Message{Channel: "inbox:x", Delay: time.Hour, Payload: []byte("1")}
 	traced := m
 	traced.Traceparent = "a\nb"
+	stated := m
+	stated.Traceparent, stated.Tracestate = "00-a", "a\nb"
 	for name, test := range map[string]struct {
 		config client.Config
 		m      client.Message
@@ -277,6 +279,7 @@ func TestNoHeader(t *testing.T) {
 		"Authorization":   {client.Config{APIKey: "secret\n"}, m},
 		"Postdate-Tenant": {client.Config{Tenant: "a\x00"}, m},
 		"Traceparent":     {client.Config{}, traced},
+		"Tracestate":      {client.Config{}, stated},
 	} {
 		test.config.Servers = []string{"http://" + proctest.Closed(t)}
 		ctx, cancel := context.WithCancel(patient(t))

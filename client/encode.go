@@ -140,7 +140,9 @@ func (r *Record) UnmarshalJSON(b []byte) (err error) {
 	wire := struct {
 		*fields
 		payloadWire
-	}{fields: (*fields)(r)}
+		Traceparent *string `json:"traceparent"`
+		Tracestate  *string `json:"tracestate"`
+	}{fields: (*fields)(r), Traceparent: &r.Traceparent, Tracestate: &r.Tracestate}
 	if err := json.Unmarshal(b, &wire); err != nil {
 		return err
 	}

@@ -62,8 +62,9 @@ type Message struct {
 	FailureChannel string `json:"failureChannel,omitempty"`
 
 	// Traceparent is the W3C trace context that goes with the message. A call that has one
-	// shares no request with others. Reads leave it empty.
+	// shares no request with others.
 	Traceparent string `json:"-"`
+	Tracestate  string `json:"-"` // what vendors add to Traceparent; it counts only with that
 }
 
 // Scheduled is the answer to a call that schedules or changes a message.
@@ -197,7 +198,11 @@ func (m *Message) trace() http.Header {
 	if m.Traceparent == "" {
 		return nil
 	}
-	return http.Header{"Traceparent": {m.Traceparent}}
+	h := http.Header{"Traceparent": {m.Traceparent}}
+	if m.Tracestate != "" {
+		h.Set("Tracestate", m.Tracestate)
+	}
+	return h
 }
 
 // change makes a call about a message, which is not repeatable. The message's path comes before call.Path.

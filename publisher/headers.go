@@ -9,8 +9,8 @@ import (
 
 // ClientHeaders yields the client's own headers, as the consumer gets them. It leaves out names
 // that begin with postdate-, in any case, so that no client can forge one, and the client's
-// traceparent if the message has its own. With them come the headers of a message that a failed
-// one left ([postdate.Message.Telling]).
+// traceparent and tracestate if the message has its own. With them come the headers of a message
+// that a failed one left ([postdate.Message.Telling]).
 func ClientHeaders(m *postdate.Message) iter.Seq[postdate.Header] {
 	const own = "postdate-"
 	return func(yield func(postdate.Header) bool) {
@@ -18,12 +18,26 @@ func ClientHeaders(m *postdate.Message) iter.Seq[postdate.Header] {
 			if len(h.Name) >= len(own) && strings.EqualFold(h.Name[:len(own)], own) && !m.Telling(h) {
 				continue
 			}
-			if m.Traceparent != "" && strings.EqualFold(h.Name, HeaderTraceparent) {
+			if m.Traceparent != "" && isTrace(h.Name) {
 				continue
 			}
 			if !yield(h) {
 				return
 			}
+		}
+	}
+}
+
+func isTrace(name string) bool {
+	return strings.EqualFold(name, HeaderTraceparent) || strings.EqualFold(name, HeaderTracestate)
+}
+
+// TraceHeaders yields the headers of the message's own trace context. Postdate passes on what came with the message:
+// an intermediary does not change it.
+func TraceHeaders(m *postdate.Message) iter.Seq2[string, string] {
+	return func(yield func(name, value string) bool) {
+		if m.Traceparent != "" && yield(HeaderTraceparent, m.Traceparent) && m.Tracestate != "" {
+			yield(HeaderTracestate, m.Tracestate)
 		}
 	}
 }

@@ -93,4 +93,5 @@ const (
 	HeaderAttempt           = "postdate-attempt"
 	HeaderPossibleDuplicate = "postdate-possible-duplicate"
 	HeaderTraceparent       = "traceparent"
+	HeaderTracestate        = "tracestate" // only with a traceparent
 )

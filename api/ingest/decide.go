@@ -75,7 +75,8 @@ func Decide(in *api.Intake, c *Command, now postdate.Time, fresh string) Decisio
 	if err != nil {
 		return refuse(err)
 	}
-	offer := api.Offer{ScheduleID: name.id, Channel: c.Channel, Pinned: c.Pinned, Traceparent: s.trace, Now: base}
+	offer := api.Offer{ScheduleID: name.id, Channel: c.Channel, Pinned: c.Pinned,
+		Traceparent: s.trace.parent, Tracestate: s.trace.state, Now: base}
 	if c.Pinned && c.Channel == "" {
 		return refuse(invalid("it does not say where to: give it a key, which is a part of its channel"))
 	}
@@ -122,7 +123,7 @@ func words(err error) string {
 type sorted struct {
 	delay, at, channel, id *string
 	attempt                *string // not nil: this is a delivery of Postdate's that came back
-	trace                  string
+	trace                  trace
 	rest                   []postdate.Header
 }
 
@@ -144,8 +145,7 @@ func sort(c *Command) (s sorted, err error) {
 			return s, invalid("header %s stands twice: leave one", name)
 		case ours:
 			*to = &h.Value
-		case name == headerTrace:
-			s.trace = h.Value
+		case s.trace.take(name, h.Value):
 		// a property of AMQP alone
 		case name == headerDuplicate, name == HeaderSource, IsRejection(name), property[h.Name], name == amqp.MessageID:
 		default:

@@ -37,7 +37,7 @@ type etf1 struct {
 	epoch, topic, key string
 	receipt           bool   // that scheduler wrote it: it delivered the schedule
 	at                string // when Postdate delivered it, of a delivery that came back
-	trace             string
+	trace             trace
 	rest              []postdate.Header
 }
 
@@ -54,8 +54,7 @@ func readEtf1(c *Command) (e etf1) {
 			*own[h.Name] = h.Value
 			e.rest = append(e.rest, h)
 		case own[h.Name] != nil:
-		case name == headerTrace:
-			e.trace = h.Value
+		case e.trace.take(name, h.Value):
 		case name == HeaderExecutionTime:
 			e.at = h.Value
 		// who schedules what was delivered, to try again later, often keeps its headers
@@ -137,7 +136,8 @@ func (e *etf1) message(in *api.Intake, c *Command, now postdate.Time, id string)
 			headerTargetTopic)
 	}
 	m, err = in.FromParcel(&api.Parcel{
-		Offer:         api.Offer{ScheduleID: id, Channel: channel, Traceparent: e.trace, Now: now},
+		Offer: api.Offer{ScheduleID: id, Channel: channel, Traceparent: e.trace.parent, Tracestate: e.trace.state,
+			Now: now},
 		ExecutionTime: at, Payload: c.Body, ContentType: c.ContentType, PartitionKey: e.key, Headers: e.headers(c),
 		// Each record is a schedule of its own, even if it says what an earlier one said.
 		When: fmt.Sprintf("%s %s/%d/%d", e.epoch, c.Place.Topic, c.Place.Partition, c.Place.Offset),

@@ -31,6 +31,7 @@ import (
 	"strings"
 
 	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/internal/tracing"
 )
 
 // Headers with which a sender says what to do with a message.
@@ -59,8 +60,24 @@ func IsRejection(name string) bool { return strings.HasPrefix(strings.ToLower(na
 const (
 	headerAttempt   = "postdate-attempt"
 	headerDuplicate = "postdate-possible-duplicate"
-	headerTrace     = "traceparent"
 )
+
+// trace is a command's trace context, as it came.
+type trace struct{ parent, state string }
+
+// take keeps a header that is a part of the context, and says whether it is one. name is in small letters. A
+// tracestate may come in several headers.
+func (t *trace) take(name, value string) bool {
+	switch name {
+	case tracing.HeaderParent:
+		t.parent = value
+	case tracing.HeaderState:
+		t.state = strings.TrimPrefix(t.state+","+value, ",")
+	default:
+		return false
+	}
+	return true
+}
 
 // HeaderSource is a header of stored messages that no consumer sees. It names the place
 // in a Kafka topic from which the message came.

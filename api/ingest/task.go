@@ -58,11 +58,11 @@ func decideTask(in *api.Intake, c *Command, now postdate.Time) Decision {
 	}
 	// Not from when it was sent: a topic that is read for the first time may have records of years.
 	o := api.Offer{Channel: c.Channel, Pinned: c.Pinned, Now: now}
+	var sent trace
 	for _, h := range c.Headers {
-		if strings.EqualFold(h.Name, headerTrace) {
-			o.Traceparent = h.Value
-		}
+		sent.take(strings.ToLower(h.Name), h.Value)
 	}
+	o.Traceparent, o.Tracestate = sent.parent, sent.state
 	t, err := in.ReadTask(body, o)
 	if err != nil {
 		return refuse(err)

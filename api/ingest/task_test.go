@@ -239,10 +239,10 @@ func TestTasksInAvro(t *testing.T) {
 		}
 		definition := map[string]any{"host": "default", "name": "s/ü", "action": "INSERT", "topic": "jobs", "start": start, "data": map[string]any{"a": "<1>"},
 			"frequency": map[string]any{"timeUnit": "MINUTES", "time": 5}}
-		c.Body, c.Headers = avroOf(t, definition), headers("Traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "x", "y")
+		c.Body, c.Headers = avroOf(t, definition), headers("Traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "Tracestate", "a=1", "x", "y", "tracestate", "b=2")
 		d := decideTask(intake(), c, now)
 		if m := &d.Message; d.Action != Define || m.ScheduleID != "task:s=2F=C3=BC" || string(m.Channel) != channel || m.First != postdate.Time(start) ||
-			string(m.Payload) != `{"a":"<1>"}` || m.Recurrence.Every != 5*time.Minute || m.Traceparent == "" || m.CreatedAt != now {
+			string(m.Payload) != `{"a":"<1>"}` || m.Recurrence.Every != 5*time.Minute || m.Traceparent == "" || m.Tracestate != "a=1,b=2" || m.CreatedAt != now {
 			t.Errorf("%+v", d)
 		}
 		definition["start"], definition["data"] = nil, nil

@@ -18,6 +18,7 @@ type Delivery struct {
 	Attempt           int  // from 1
 	PossibleDuplicate bool // the receiver may have the message already
 	Traceparent       string
+	Tracestate        string
 	Failed            *Failed // only on a failure channel: the message that could not be delivered
 }
 
@@ -49,6 +50,7 @@ func ReadHeaders[V any](headers map[string]V, messageID string) (Delivery, error
 		Attempt:           r.number("postdate-attempt", 1),
 		PossibleDuplicate: r.texts["postdate-possible-duplicate"] == "true",
 		Traceparent:       r.texts["traceparent"],
+		Tracestate:        r.texts["tracestate"],
 		Failed:            r.failed(),
 	}
 	return d, r.err

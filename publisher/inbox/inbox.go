@@ -229,7 +229,9 @@ func inboxMessage(inbox string, d *postdate.Delivery, at postdate.Time) store.In
 	m := d.Message
 	headers := slices.Collect(publisher.ClientHeaders(m))
 	if m.Traceparent != "" {
-		headers = append(headers, postdate.Header{Name: publisher.HeaderTraceparent, Value: m.Traceparent})
+		for name, value := range publisher.TraceHeaders(m) {
+			headers = append(headers, postdate.Header{Name: name, Value: value})
+		}
 		postdate.SortHeaders(headers)
 	}
 	return store.InboxMessage{

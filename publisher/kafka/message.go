@@ -27,7 +27,7 @@ func record(d *postdate.Delivery) kmsg.Record {
 	if key == "" {
 		key = m.ClientID()
 	}
-	r := kmsg.Record{Key: []byte(key), Value: m.Payload, Headers: make([]kmsg.Header, 0, len(m.Headers)+7)}
+	r := kmsg.Record{Key: []byte(key), Value: m.Payload, Headers: make([]kmsg.Header, 0, len(m.Headers)+8)}
 	if r.Value == nil {
 		r.Value = []byte{}
 	}
@@ -45,8 +45,8 @@ func record(d *postdate.Delivery) kmsg.Record {
 	if d.PossibleDuplicate {
 		own(publisher.HeaderPossibleDuplicate, "true")
 	}
-	if m.Traceparent != "" {
-		own(publisher.HeaderTraceparent, m.Traceparent)
+	for name, value := range publisher.TraceHeaders(m) {
+		own(name, value)
 	}
 	for h := range publisher.ClientHeaders(m) {
 		if !strings.EqualFold(h.Name, headerMessageID) && !strings.EqualFold(h.Name, headerContentType) {

@@ -18,6 +18,8 @@ func confirmedIsConsumable(t *testing.T, h Harness) {
 	batch := deliveries(channel, "m", 4)
 	batch[0].Message.Headers = []postdate.Header{{Name: "a", Value: ""}, {Name: "x-tenant", Value: "grüße"}}
 	batch[0].Message.Traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	batch[0].Message.Tracestate = "congo=t61rcWkgMzE, rojo=00f067aa0ba902b7"
+	batch[1].Message.Traceparent = batch[0].Message.Traceparent
 	batch[1].Message.Payload, batch[1].Message.ContentType = []byte{0, 255, 1, 254, '\n'}, "application/octet-stream"
 	batch[1].Message.Encoding = postdate.EncodingBase64
 	batch[2].Message.Payload = nil

@@ -59,6 +59,9 @@ func want(d postdate.Delivery) Consumed {
 	if m.Traceparent != "" {
 		headers[publisher.HeaderTraceparent] = m.Traceparent
 	}
+	if m.Tracestate != "" {
+		headers[publisher.HeaderTracestate] = m.Tracestate
+	}
 	for h := range publisher.ClientHeaders(m) {
 		headers[h.Name] = h.Value
 	}

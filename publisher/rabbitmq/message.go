@@ -32,7 +32,7 @@ func publishing(d *postdate.Delivery, frameBytesMax int) (amqp.Publishing, error
 		Priority:     uint8(m.Priority.Weight()),
 		Body:         m.Payload,
 	}
-	headers := make(amqp.Table, len(m.Headers)+5)
+	headers := make(amqp.Table, len(m.Headers)+6)
 	bytes, kinds := propertiesFix+propertiesRest, amqpheader.KindsOf(m.Headers)
 	for h := range publisher.ClientHeaders(m) {
 		if kinds != nil && h.Name == amqpheader.HeaderKinds {
@@ -65,8 +65,8 @@ func publishing(d *postdate.Delivery, frameBytesMax int) (amqp.Publishing, error
 	if d.PossibleDuplicate {
 		own(publisher.HeaderPossibleDuplicate, true, 1)
 	}
-	if m.Traceparent != "" {
-		own(publisher.HeaderTraceparent, m.Traceparent, len(m.Traceparent))
+	for name, value := range publisher.TraceHeaders(m) {
+		own(name, value, len(value))
 	}
 	bytes += propertiesBytes(&msg)
 	switch {

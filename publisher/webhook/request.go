@@ -78,8 +78,8 @@ func (c *call) request(d *postdate.Delivery, now time.Time) (*http.Request, erro
 	if d.PossibleDuplicate {
 		h.Set(publisher.HeaderPossibleDuplicate, "true")
 	}
-	if m.Traceparent != "" {
-		h.Set(publisher.HeaderTraceparent, m.Traceparent)
+	for name, value := range publisher.TraceHeaders(m) {
+		h.Set(name, value)
 	}
 	if err := sign(h, m, c.secrets, now); err != nil {
 		return nil, err

@@ -69,6 +69,7 @@ type document struct {
 
 	// A node of an earlier version drops these with its next change of the message.
 	Labels         []string `bson:"labels,omitempty"`
+	Tracestate     string   `bson:"tracestate,omitempty"`
 	FailureChannel string   `bson:"failureChannel,omitempty"`
 }
 
@@ -119,6 +120,7 @@ func documentOf(m *postdate.Message, st *postdate.State) *document {
 		Occurrence: st.Occurrence, Run: st.Run, Ending: st.Ending, Paused: st.Paused, Changes: st.Changes,
 		Route: string(m.Route()), ExpiresAt: m.ExpiresAt, CreatedAt: m.CreatedAt,
 		Encoding: int(m.Encoding), ContentType: m.ContentType, PartitionKey: m.PartitionKey, Traceparent: m.Traceparent,
+		Tracestate:  m.Tracestate,
 		MaxAttempts: m.Retry.MaxAttempts, MinBackoff: int64(m.Retry.MinBackoff), MaxBackoff: int64(m.Retry.MaxBackoff),
 		MaxParked: int64(m.Retry.MaxParked), MayRepeat: m.MayRepeat, Digest: m.Digest[:],
 		Recurrence: (*recurrence)(m.Recurrence), First: m.First,
@@ -187,7 +189,7 @@ func (d *document) record() postdate.Record {
 		Key: d.key(), Channel: route.Channel(), Priority: route.Priority(), ExecutionTime: d.ExecutionTime,
 		ExpiresAt: d.ExpiresAt, CreatedAt: d.CreatedAt,
 		Payload: d.Payload, Encoding: postdate.Encoding(d.Encoding), ContentType: d.ContentType,
-		PartitionKey: d.PartitionKey, Traceparent: d.Traceparent, MayRepeat: d.MayRepeat,
+		PartitionKey: d.PartitionKey, Traceparent: d.Traceparent, Tracestate: d.Tracestate, MayRepeat: d.MayRepeat,
 		Recurrence: (*postdate.Recurrence)(d.Recurrence), First: d.First,
 		Labels: d.Labels, FailureChannel: postdate.Channel(d.FailureChannel),
 		Retry: postdate.RetryPolicy{

@@ -81,10 +81,11 @@ const (
 	flagRedriven  = 1 << 7 // it failed before
 )
 
-// The byte of a message's encoding also holds whether it has labels or a failure channel, whether it has an Original,
-// its priority, in two bits, and whether it may repeat.
+// The byte of a message's encoding also holds whether it has a tracestate, whether it has labels or a failure channel,
+// whether it has an Original, its priority, in two bits, and whether it may repeat.
 const (
 	formEncoding  = 3 // the bits of the encoding
+	formState     = 1 << 2
 	formMore      = 1 << 3
 	formOriginal  = 1 << 4
 	formPriority  = 5
@@ -198,12 +199,18 @@ func appendMessage(b []byte, m *postdate.Message) []byte {
 	if len(m.Labels) > 0 || m.FailureChannel != "" {
 		form |= formMore
 	}
+	if m.Tracestate != "" {
+		form |= formState
+	}
 	b = append(b, layout, form)
 	b = appendTimes(b, m.ExpiresAt, m.CreatedAt)
 	b = appendText(b, string(m.Channel))
 	b = appendText(b, m.ContentType)
 	b = appendText(b, m.PartitionKey)
 	b = appendText(b, m.Traceparent)
+	if form&formState != 0 {
+		b = appendText(b, m.Tracestate)
+	}
 	b = binary.AppendUvarint(b, uint64(m.Retry.MaxAttempts))
 	b = binary.AppendUvarint(b, uint64(m.Retry.MinBackoff))
 	b = binary.AppendUvarint(b, uint64(m.Retry.MaxBackoff))
@@ -238,6 +245,9 @@ func readMessage(v []byte, key postdate.Key, execution postdate.Time) (m postdat
 	m.ContentType = r.text()
 	m.PartitionKey = r.text()
 	m.Traceparent = r.text()
+	if form&formState != 0 {
+		m.Tracestate = r.text()
+	}
 	m.Retry.MaxAttempts = int(r.uvarint())
 	m.Retry.MinBackoff = time.Duration(r.uvarint())
 	m.Retry.MaxBackoff = time.Duration(r.uvarint())

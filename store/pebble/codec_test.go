@@ -17,7 +17,7 @@ import (
 func FuzzStoredValues(f *testing.F) {
 	key := postdate.Key{Bucket: 3, Tenant: "t", ScheduleID: "id"}
 	m := postdate.Message{
-		Key: key, ExecutionTime: 7, Channel: "inbox:a", ContentType: "text/plain", Traceparent: "x", MayRepeat: true, Priority: postdate.PriorityLow,
+		Key: key, ExecutionTime: 7, Channel: "inbox:a", ContentType: "text/plain", Traceparent: "x", Tracestate: "a=1", MayRepeat: true, Priority: postdate.PriorityLow,
 		Headers: []postdate.Header{{Name: "a", Value: "b"}}, Payload: []byte("hello"),
 	}
 	s := stateOf(&m, postdate.NewState(&m, 1))
@@ -229,4 +229,17 @@ func TestPartitionOfAnEarlierVersion(t *testing.T) {
 func routeOf(v []byte, tenant string) (postdate.Route, error) {
 	channel, priority, err := targetOf(v)
 	return postdate.RouteAt(tenant, postdate.Channel(channel), priority), err
+}
+
+// A tracestate comes back, and a message without one is written as earlier versions wrote it.
+func TestTracestate(t *testing.T) {
+	m := postdate.Message{Key: postdate.Key{Bucket: 3, Tenant: "t", ScheduleID: "id"}, ExecutionTime: 7, Channel: "a:b", Traceparent: "00-1", Payload: []byte("hello")}
+	without := appendMessage(nil, &m)
+	m.Tracestate = "a=1"
+	with := appendMessage(nil, &m)
+	if without[1]&formState != 0 || with[1] != without[1]|formState || len(with) != len(without)+1+len(m.Tracestate) {
+		t.Errorf("%q, and with a tracestate %q", without, with)
+	}
+	again, err := readMessage(with, m.Key, 7)
+	same(t, m, again, err)
 }

@@ -19,7 +19,7 @@ const (
 	// layoutDelivers has nothing PENDING that is in an inbox, unless its state says so.
 	layoutDelivers = 10
 	// layoutNow is what this version writes. Earlier ones refuse it: they do not know all that is in its values.
-	layoutNow = 10
+	layoutNow = 11
 )
 
 // convert makes a store of an earlier layout one of the present layout, in one write.

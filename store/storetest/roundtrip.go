@@ -78,6 +78,7 @@ func (x *trial) largest() postdate.Message {
 		Payload: make([]byte, postdate.PayloadBytesMax), Encoding: postdate.EncodingBase64,
 		ContentType: name(postdate.ContentTypeBytesMax), PartitionKey: name(postdate.KeyBytesMax),
 		Traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+		Tracestate:  name(postdate.TracestateBytesMax),
 		Priority:    postdate.PriorityLow,
 		Retry: postdate.RetryPolicy{MaxAttempts: postdate.RetryAttemptMax, MinBackoff: postdate.RetryBackoffMax,
 			MaxBackoff: postdate.RetryBackoffMax, MaxParked: postdate.RetryParkedMax},
@@ -128,6 +129,7 @@ func (x *trial) random(r *rand.Rand) postdate.Message {
 		MayRepeat:    r.IntN(2) == 1,
 		PartitionKey: randomOf(r, "\x00kéy", r.IntN(9)),
 		Traceparent:  randomOf(r, "0123456789abcdef-", r.IntN(55)),
+		Tracestate:   randomOf(r, "ab=,; ", r.IntN(9)),
 		Priority:     postdate.Priorities()[r.IntN(3)],
 		Retry: postdate.RetryPolicy{
 			MaxAttempts: r.IntN(3), MinBackoff: time.Duration(r.Int64N(3)) * time.Hour,

@@ -84,6 +84,7 @@ func (x *trial) wantUntriggered(was postdate.Record, at postdate.Time) {
 func triggerMakes(x *trial) {
 	m := x.addSeries(t0+9*every, withPayload(100), onRoute("@acme!low kafka:a"), func(m *postdate.Message) {
 		m.Headers, m.Traceparent, m.PartitionKey = []postdate.Header{{Name: "a", Value: "b"}}, "00-1", "k"
+		m.Tracestate = "a=1"
 		m.ExpiresAt, m.MayRepeat, m.Retry.MaxAttempts = t0+900_000, true, 4
 	})
 	series := x.get(m.Key)

@@ -730,7 +730,7 @@ export interface components {
              */
             contentType?: string;
             payloadEncoding?: components["schemas"]["PayloadEncoding"];
-            /** @description The client's own headers. Names are tokens of RFC 9110; those that begin with postdate-, and traceparent, message-id and amqp-message-id, are Postdate's own and refused. Values have no control characters. Answers show the values of Authorization and Cookie as ***, except to the reader of an inbox. */
+            /** @description The client's own headers. Names are tokens of RFC 9110; those that begin with postdate-, and traceparent, tracestate, message-id and amqp-message-id, are Postdate's own and refused. Values have no control characters. Answers show the values of Authorization and Cookie as ***, except to the reader of an inbox. */
             headers?: {
                 [key: string]: string;
             };
@@ -829,6 +829,10 @@ export interface components {
             payloadEncoding?: components["schemas"]["PayloadEncoding"];
             headers: components["schemas"]["Headers"];
             key?: string;
+            /** @description The W3C trace context that goes with the message. Absent if there is none. */
+            traceparent?: string;
+            /** @description What vendors add to it. Absent if there is nothing. */
+            tracestate?: string;
             /** @description Absent if it has none. */
             labels?: string[];
             retry?: components["schemas"]["Retry"];
@@ -1789,6 +1793,8 @@ export interface components {
         ifMatch: string;
         /** @description W3C trace context; it is passed on with the message. One that cannot be read is ignored. */
         traceparent: string;
+        /** @description What vendors add to traceparent, as W3C has it; it is passed on with the message. One that cannot be read, that is longer than 512 bytes or that comes without a traceparent is ignored. */
+        tracestate: string;
     };
     requestBodies: never;
     headers: {
@@ -1876,6 +1882,8 @@ export interface operations {
                 "Idempotency-Key"?: components["parameters"]["idempotencyKey"];
                 /** @description W3C trace context; it is passed on with the message. One that cannot be read is ignored. */
                 traceparent?: components["parameters"]["traceparent"];
+                /** @description What vendors add to traceparent, as W3C has it; it is passed on with the message. One that cannot be read, that is longer than 512 bytes or that comes without a traceparent is ignored. */
+                tracestate?: components["parameters"]["tracestate"];
             };
             path?: never;
             cookie?: never;
@@ -1953,6 +1961,8 @@ export interface operations {
                 "Idempotency-Key"?: components["parameters"]["idempotencyKey"];
                 /** @description W3C trace context; it is passed on with the message. One that cannot be read is ignored. */
                 traceparent?: components["parameters"]["traceparent"];
+                /** @description What vendors add to traceparent, as W3C has it; it is passed on with the message. One that cannot be read, that is longer than 512 bytes or that comes without a traceparent is ignored. */
+                tracestate?: components["parameters"]["tracestate"];
             };
             path?: never;
             cookie?: never;
@@ -2358,6 +2368,8 @@ export interface operations {
                 "If-None-Match"?: components["parameters"]["ifNoneMatch"];
                 /** @description W3C trace context; it is passed on with the message. One that cannot be read is ignored. */
                 traceparent?: components["parameters"]["traceparent"];
+                /** @description What vendors add to traceparent, as W3C has it; it is passed on with the message. One that cannot be read, that is longer than 512 bytes or that comes without a traceparent is ignored. */
+                tracestate?: components["parameters"]["tracestate"];
             };
             path: {
                 /** @description The scheduleId. */
@@ -2759,6 +2771,8 @@ export interface operations {
             header?: {
                 /** @description W3C trace context; it is passed on with the message. One that cannot be read is ignored. */
                 traceparent?: components["parameters"]["traceparent"];
+                /** @description What vendors add to traceparent, as W3C has it; it is passed on with the message. One that cannot be read, that is longer than 512 bytes or that comes without a traceparent is ignored. */
+                tracestate?: components["parameters"]["tracestate"];
             };
             path?: never;
             cookie?: never;

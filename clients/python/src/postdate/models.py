@@ -871,7 +871,7 @@ class Message(Model):
     payload_encoding: PayloadEncoding | None = None
     headers: dict[str, str] | None = None
     """
-    The client's own headers. Names are tokens of RFC 9110; those that begin with postdate-, and traceparent, message-id and amqp-message-id, are Postdate's own and refused. Values have no control characters. Answers show the values of Authorization and Cookie as ***, except to the reader of an inbox.
+    The client's own headers. Names are tokens of RFC 9110; those that begin with postdate-, and traceparent, tracestate, message-id and amqp-message-id, are Postdate's own and refused. Values have no control characters. Answers show the values of Authorization and Cookie as ***, except to the reader of an inbox.
     """
     key: str | None = None
     """
@@ -1148,6 +1148,14 @@ class StoredMessage(Model):
     payload_encoding: PayloadEncoding | None = None
     headers: Headers
     key: str | None = None
+    traceparent: str | None = None
+    """
+    The W3C trace context that goes with the message. Absent if there is none.
+    """
+    tracestate: str | None = None
+    """
+    What vendors add to it. Absent if there is nothing.
+    """
     labels: list[str] | None = None
     """
     Absent if it has none.
