@@ -55,8 +55,7 @@ func (a *audit) refused(ctx *fasthttp.RequestCtx, route string, p *Problem, now 
 	if p.keyID != "" {
 		attributes = append(attributes, "key", p.keyID)
 	}
-	attributes = append(attributes, "requestId", requestIDOf(ctx))
-	a.warn(&a.requests, now, "a request was refused", attributes...)
+	a.warn(&a.requests, now, "a request was refused", append(attributes, idsOf(ctx)...)...)
 }
 
 // noHandshake logs that TLS was not agreed on, whichever side refused the other. A connection
@@ -76,6 +75,6 @@ func (a *audit) did(ctx *fasthttp.RequestCtx, what string, attributes ...any) {
 	if i := identityOf(ctx); i != nil {
 		by = i.KeyID
 	}
-	a.log.Info("api: "+what, append(attributes, "by", by, "remote", ctx.RemoteAddr().String(),
-		"requestId", requestIDOf(ctx))...)
+	attributes = append(attributes, "by", by, "remote", ctx.RemoteAddr().String())
+	a.log.Info("api: "+what, append(attributes, idsOf(ctx)...)...)
 }

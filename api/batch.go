@@ -59,7 +59,7 @@ func (s *Server) postBatch(ctx *fasthttp.RequestCtx) *Problem {
 			return s.replayed(storeCtx, m, expiring)
 		},
 	}
-	t.traceparent, t.tracestate = traceOf(ctx)
+	t.traceparent, t.tracestate = s.traceOf(ctx)
 	parse := eachOfArray
 	if isOneOf(ctx.Request.Header.ContentType(), []string{contentTypeLines}) {
 		parse = eachLine
@@ -141,8 +141,8 @@ func (s *Server) failedItem(ctx *fasthttp.RequestCtx, result store.Inserted, id 
 	p, serious := storeProblem(result.Err, id)
 	if serious {
 		*logged = true
-		s.config.Log.Error("api: the store failed", "doing", "insert batch", "scheduleId", id,
-			"requestId", requestIDOf(ctx), "error", result.Err)
+		s.config.Log.With(idsOf(ctx)...).Error("api: the store failed", "doing", "insert batch", "scheduleId", id,
+			"error", result.Err)
 	}
 	return p
 }

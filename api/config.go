@@ -13,6 +13,7 @@ import (
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/auth"
 	"github.com/postdate/postdate/internal/stats"
+	"github.com/postdate/postdate/internal/tracing"
 	"github.com/postdate/postdate/quota"
 	"github.com/postdate/postdate/store"
 )
@@ -45,6 +46,8 @@ type Config struct {
 	// skipped, and when an extra occurrence or what is redriven is due. A series does not go back from there.
 	// Default: Now.
 	Passed func() postdate.Time
+	// Tracer makes a span of each request that is sampled. Default: none.
+	Tracer *tracing.Tracer
 	// Log gets only what an operator can act on. Default: slog.Default().
 	Log *slog.Logger
 	// Registry holds the metrics that /metrics shows. Default: a new one.

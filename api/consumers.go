@@ -44,7 +44,7 @@ func (s *Server) postReceive(ctx *fasthttp.RequestCtx) *Problem {
 	if p != nil {
 		return p
 	}
-	done, p := s.poll(r.Wait)
+	done, p := s.poll(ctx, r.Wait)
 	if p != nil {
 		return p
 	}

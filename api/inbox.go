@@ -30,7 +30,7 @@ func (s *Server) getInbox(ctx *fasthttp.RequestCtx) *Problem {
 		return p
 	}
 	after := string(args.Peek("after"))
-	done, p := s.poll(wait)
+	done, p := s.poll(ctx, wait)
 	if p != nil {
 		return p
 	}
@@ -78,10 +78,11 @@ func pathInbox(ctx *fasthttp.RequestCtx) (string, *Problem) {
 
 // poll counts one that waits, unless it is too many, until done is called. Those that wait are not closed to make
 // room, so they may not take all of it.
-func (s *Server) poll(wait time.Duration) (done func(), p *Problem) {
+func (s *Server) poll(ctx *fasthttp.RequestCtx, wait time.Duration) (done func(), p *Problem) {
 	if wait <= 0 {
 		return func() {}, nil
 	}
+	s.noteWait(ctx)
 	done = func() { s.polling.Add(-1) }
 	if s.polling.Add(1) > int64(s.config.ConnectionsMax/2) {
 		done()

@@ -31,7 +31,7 @@ func (s *Server) postMessage(ctx *fasthttp.RequestCtx) *Problem {
 	}
 	messages := make([]postdate.Message, 1)
 	m := &messages[0]
-	m.Traceparent, m.Tracestate = traceOf(ctx)
+	m.Traceparent, m.Tracestate = s.traceOf(ctx)
 	c := s.checker(ctx)
 	p, expiring := c.named(&body, s.tenantOf(ctx), s.config.Buckets, m)
 	storeCtx := s.calls.begin()
@@ -154,7 +154,7 @@ func (s *Server) putMessage(ctx *fasthttp.RequestCtx) *Problem {
 			"leave it out, or make them equal", clip(*body.ScheduleID), key.ScheduleID))
 	}
 	m := postdate.Message{Key: key}
-	m.Traceparent, m.Tracestate = traceOf(ctx)
+	m.Traceparent, m.Tracestate = s.traceOf(ctx)
 	c := s.checker(ctx)
 	p, expiring := c.message(&body, &m)
 	storeCtx := s.calls.begin()

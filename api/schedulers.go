@@ -23,7 +23,7 @@ func (s *Server) postTask(ctx *fasthttp.RequestCtx) *Problem {
 	if p != nil {
 		return p
 	}
-	t.Message.Traceparent, t.Message.Tracestate = traceOf(ctx)
+	t.Message.Traceparent, t.Message.Tracestate = s.traceOf(ctx)
 	storeCtx := s.calls.begin()
 	rounds, pause, until := 0, inFlightLook, time.Now().Add(inFlightWait)
 	var late error // of a DELETE that has ended the task: why it waits

@@ -180,6 +180,7 @@ func (s *Server) measured(path string, need auth.Scope, handle handler) fasthttp
 	return func(ctx *fasthttp.RequestCtx) {
 		begin := time.Now()
 		identify(ctx)
+		s.startSpan(ctx, path, begin)
 		if ctx.Request.MayContinue() {
 			restoreLength(ctx)
 		}
@@ -204,6 +205,7 @@ func (s *Server) measured(path string, need auth.Scope, handle handler) fasthttp
 		}
 		s.leave(ctx)
 		answered(ctx)
+		s.endSpan(ctx)
 		s.metrics.observe(path, string(ctx.Method()), ctx.Response.StatusCode(), time.Since(begin))
 	}
 }
@@ -213,8 +215,8 @@ func (s *Server) guarded(ctx *fasthttp.RequestCtx, path string, need auth.Scope,
 	defer func() {
 		if cause := recover(); cause != nil {
 			id := requestIDOf(ctx)
-			s.config.Log.Error("api: a handler panicked", "method", string(ctx.Method()), "path", string(ctx.Path()),
-				"requestId", id, "cause", cause, "stack", string(debug.Stack()))
+			s.config.Log.With(idsOf(ctx)...).Error("api: a handler panicked", "method", string(ctx.Method()),
+				"path", string(ctx.Path()), "cause", cause, "stack", string(debug.Stack()))
 			ctx.Response.Reset()
 			ctx.Response.Header.Set(requestIDHeader, id)
 			p, _ = storeProblem(errors.New("panic"), "")
@@ -279,8 +281,8 @@ func (b *bounded) begin() context.Context {
 func (s *Server) failed(ctx *fasthttp.RequestCtx, doing string, err error, scheduleID string) *Problem {
 	p, logged := storeProblem(err, scheduleID)
 	if logged {
-		s.config.Log.Error("api: the store failed", "doing", doing, "scheduleId", scheduleID,
-			"requestId", requestIDOf(ctx), "error", err)
+		s.config.Log.With(idsOf(ctx)...).Error("api: the store failed", "doing", doing, "scheduleId", scheduleID,
+			"error", err)
 	}
 	return p
 }

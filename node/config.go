@@ -65,6 +65,7 @@ type Config struct {
 	StoreCacheBytes int64                // cache of the embedded store; 0: sized by the machine's memory
 	Retry           postdate.RetryPolicy // for what a message does not set
 
+	Traces  bool // what happens is traced, as the variables of OpenTelemetry say
 	Log     *slog.Logger
 	Version string
 }
@@ -229,7 +230,7 @@ func (c Config) Validate() error {
 	if err := c.validateIngest(); err != nil {
 		return err
 	}
-	return c.validateRabbitMQ()
+	return cmp.Or(c.validateRabbitMQ(), c.validateTraces())
 }
 
 // validateOrigins says what is wrong with the pages that may use the API. If nobody is asked for a key, * would let

@@ -63,7 +63,7 @@ func (n *Node) openSources() error {
 		}
 		taker, err := ingest.NewTaker(ingest.Config{
 			Messages: n.quota.Hold(n.store), Now: n.wall, Passed: n.passed, Scheduled: n.scheduled, Log: n.c.Log,
-			Metrics: metrics, Source: o.Source(), Tasks: o.Form == ingest.FormTask,
+			Metrics: metrics, Tracer: n.traces.tracerOf(), Source: o.Source(), Tasks: o.Form == ingest.FormTask,
 			Etf1: o.Form == ingest.FormEtf1, Retention: n.c.Retention,
 			Intake: api.Intake{
 				Buckets: n.store.Buckets(), Tenant: o.Tenant,

@@ -14,6 +14,7 @@ import (
 
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/fence"
+	"github.com/postdate/postdate/internal/tracing"
 	"github.com/postdate/postdate/node/machine"
 	"github.com/postdate/postdate/poller"
 	"github.com/postdate/postdate/publisher"
@@ -33,6 +34,7 @@ type loop struct {
 	leaseID  string
 	lease    time.Duration // after which a call about locks is given up and repeated
 	metrics  *poller.Metrics
+	tracer   *tracing.Tracer // nil: nothing is traced
 	log      *slog.Logger
 
 	events chan machine.Event
@@ -191,7 +193,7 @@ func (l *loop) do(ctx context.Context, e machine.Effect) {
 	case poller.Claim:
 		l.calls.Go(func() { l.tell(poller.Claimed{Call: e.Call, Results: l.store.Claim(ctx, e.Claims)}) })
 	case poller.Publish:
-		l.calls.Go(func() { l.tell(poller.Published{Batch: e.Batch, Results: l.publish(ctx, e)}) })
+		l.calls.Go(func() { l.tell(poller.Published{Batch: e.Batch, Results: l.traced(ctx, e)}) })
 	case poller.Settle:
 		l.calls.Go(func() {
 			err := l.store.Settle(ctx, e.Settlements)

@@ -33,6 +33,7 @@ type Node struct {
 	parts   Parts
 	clock   clock
 	metrics *prometheus.Registry
+	traces  *traces // nil: nothing is traced
 
 	store      store.Store     // measured, and with calls gathered
 	deliverer  store.Deliverer // the same store without gathering; nil: it cannot deliver
@@ -145,6 +146,9 @@ func (n *Node) open(ctx context.Context) error {
 			return err
 		}
 	}
+	if n.traces, err = openTraces(ctx, n.c); err != nil {
+		return err
+	}
 	secure, err := n.c.TLS.server(n.c.Log)
 	if err != nil {
 		return err
@@ -159,7 +163,7 @@ func (n *Node) open(ctx context.Context) error {
 	if n.channels, err = openChannels(n.c, n.files, n.store, n.deliverer, n.wall, taken, n.metrics); err != nil {
 		return err
 	}
-	n.loop.channels = n.channels
+	n.loop.channels, n.loop.tracer = n.channels, n.traces.tracerOf()
 	n.watch = &watch{now: n.wall, metrics: n.metrics, loop: n.loop}
 	n.quota = quota.NewKeeper(n.c.Quota, n.store, n.nodes, time.Now)
 	n.metrics.MustRegister(n.quota)
@@ -176,6 +180,7 @@ func (n *Node) open(ctx context.Context) error {
 	}
 	n.api, err = api.New(api.Config{
 		Buckets: n.store.Buckets(), Now: n.wall, Passed: n.passed, Log: n.c.Log, Registry: n.metrics,
+		Tracer:   n.traces.tracerOf(),
 		Messages: n.quota.Hold(n.store), Requests: n.store, Inbox: n.channels.inbox,
 		Jobs: n.store, JobStarted: func() { n.loop.tell(machine.JobStarted{}) },
 		Scheduled: n.scheduled, CheckChannel: n.channels.check,
@@ -402,5 +407,6 @@ func (n *Node) close(ctx context.Context) (err error) {
 	if n.listener != nil {
 		n.listener.Close()
 	}
+	n.traces.close(ctx)
 	return err
 }

@@ -123,7 +123,7 @@ func words(err error) string {
 type sorted struct {
 	delay, at, channel, id *string
 	attempt                *string // not nil: this is a delivery of Postdate's that came back
-	trace                  trace
+	trace                  traceContext
 	rest                   []postdate.Header
 }
 

@@ -37,7 +37,7 @@ type etf1 struct {
 	epoch, topic, key string
 	receipt           bool   // that scheduler wrote it: it delivered the schedule
 	at                string // when Postdate delivered it, of a delivery that came back
-	trace             trace
+	trace             traceContext
 	rest              []postdate.Header
 }
 

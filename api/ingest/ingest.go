@@ -30,8 +30,9 @@ import (
 	"fmt"
 	"strings"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/postdate/postdate"
-	"github.com/postdate/postdate/internal/tracing"
 )
 
 // Headers with which a sender says what to do with a message.
@@ -61,23 +62,6 @@ const (
 	headerAttempt   = "postdate-attempt"
 	headerDuplicate = "postdate-possible-duplicate"
 )
-
-// trace is a command's trace context, as it came.
-type trace struct{ parent, state string }
-
-// take keeps a header that is a part of the context, and says whether it is one. name is in small letters. A
-// tracestate may come in several headers.
-func (t *trace) take(name, value string) bool {
-	switch name {
-	case tracing.HeaderParent:
-		t.parent = value
-	case tracing.HeaderState:
-		t.state = strings.TrimPrefix(t.state+","+value, ",")
-	default:
-		return false
-	}
-	return true
-}
 
 // HeaderSource is a header of stored messages that no consumer sees. It names the place
 // in a Kafka topic from which the message came.
@@ -128,7 +112,8 @@ type Command struct {
 
 	decision *Decision
 	result   Result
-	late     int // how often it came too late, and is tried again
+	span     trace.Span // nil: it is not sampled
+	late     int        // how often it came too late, and is tried again
 }
 
 // Place is an offset in a partition of a topic.

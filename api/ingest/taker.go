@@ -10,6 +10,7 @@ import (
 
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/api"
+	"github.com/postdate/postdate/internal/tracing"
 	"github.com/postdate/postdate/recurrence"
 	"github.com/postdate/postdate/store"
 )
@@ -40,6 +41,8 @@ type Config struct {
 	Log     *slog.Logger
 	Source  string   // queue or topic, for the metrics, like rabbitmq:orders
 	Metrics *Metrics // nil: none
+	// Tracer makes a span of each command that is sampled. Default: none.
+	Tracer *tracing.Tracer
 }
 
 // Taker carries out the commands of one source. It is safe for concurrent use.
@@ -114,7 +117,8 @@ func (t *Taker) Take(ctx context.Context, commands []*Command) []Result {
 	for _, c := range commands {
 		if c.decision == nil {
 			d := t.decide(c, now)
-			if c.decision = &d; d.Action == Pass {
+			c.decision = &d
+			if t.startSpan(c); d.Action == Pass {
 				t.finish(c, howRepeated)
 			}
 		}
@@ -197,11 +201,13 @@ func (t *Taker) carryOut(ctx context.Context, run []*Command) bool {
 
 func (t *Taker) finish(c *Command, how string) {
 	c.result = Result{Outcome: Done}
+	t.endSpan(c, how, "")
 	t.metrics.taken[how].Inc()
 }
 
 func (t *Taker) bad(c *Command, reason string) {
 	c.result = Result{Outcome: Bad, Reason: reason}
+	t.endSpan(c, howBad, reason)
 	t.metrics.taken[howBad].Inc()
 }
 

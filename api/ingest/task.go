@@ -58,7 +58,7 @@ func decideTask(in *api.Intake, c *Command, now postdate.Time) Decision {
 	}
 	// Not from when it was sent: a topic that is read for the first time may have records of years.
 	o := api.Offer{Channel: c.Channel, Pinned: c.Pinned, Now: now}
-	var sent trace
+	var sent traceContext
 	for _, h := range c.Headers {
 		sent.take(strings.ToLower(h.Name), h.Value)
 	}

@@ -84,6 +84,8 @@ func (n *nodeFlags) register(f *pflag.FlagSet) {
 		"how long a message waits for a channel that is down; then it fails")
 	f.StringVar(&c.Pprof, "pprof", "", "loopback address at which /debug/pprof/ serves Go's profiles of this process, "+
 		"like 127.0.0.1:6060; none: nowhere")
+	f.BoolVar(&c.Traces, "traces", false, "trace requests and deliveries with OpenTelemetry; its own variables, like "+
+		"OTEL_EXPORTER_OTLP_ENDPOINT, say where to and how much")
 	f.Var(&n.logLevel, "log-level", "what is logged")
 	f.Var(&n.logFormat, "log-format", "how it is logged, on standard error")
 }
