@@ -9,11 +9,14 @@ import (
 	"time"
 
 	"github.com/valyala/fasthttp"
+	sdk "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/auth"
 	"github.com/postdate/postdate/bucket"
 	"github.com/postdate/postdate/internal/benchtest"
+	"github.com/postdate/postdate/internal/tracing"
 	"github.com/postdate/postdate/store"
 	"github.com/postdate/postdate/store/storetest"
 )
@@ -119,4 +122,13 @@ func BenchmarkInboxPageOf1000(b *testing.B) {
 		})
 	}
 	benchmark(b, inbox, "GET", "/v1/inbox/bench?limit=1000", load{nil, 1000})
+}
+
+// BenchmarkPostOneTraced shows what tracing costs the handler alone at 1 % sampling, against BenchmarkPostOne.
+func BenchmarkPostOneTraced(b *testing.B) {
+	provider := sdk.NewTracerProvider(sdk.WithBatcher(tracetest.NewNoopExporter()))
+	b.Cleanup(func() { _ = provider.Shutdown(context.Background()) })
+	config := Config{Buckets: testBuckets, Messages: sink{}, Requests: storetest.NewMem(testBuckets), Inbox: &fakeInbox{},
+		Tracer: tracing.New(provider.Tracer("t"), tracing.Sampler{ParentBased: true, Ratio: 0.01})}
+	benchmarkAs(b, config, "", "POST", "/v1/messages", load{[]byte(benchMessage(1)), 1})
 }

@@ -62,10 +62,11 @@ func (s *Server) start(ctx *fasthttp.RequestCtx, path string, begin time.Time) {
 		return
 	}
 	parent, state := sentTrace(&ctx.Request.Header)
-	span := s.config.Tracer.Start(tracing.Span{Name: spanName(string(ctx.Method()), path), Kind: trace.SpanKindServer,
-		Begin: begin, Traceparent: parent, Tracestate: state})
+	span := s.config.Tracer.Start(tracing.Span{Kind: trace.SpanKindServer, Begin: begin,
+		Traceparent: parent, Tracestate: state})
 	if span != nil {
 		ctx.SetUserValue(spanKey, span)
+		span.SetName(spanName(string(ctx.Method()), path))
 		span.SetAttributes(s.request(ctx, path).attributes()...)
 	}
 }

@@ -61,11 +61,11 @@ func (d *delivery) span() tracing.Span {
 	if isURL(m.Channel) {
 		s.Kind = trace.SpanKindClient
 	}
-	s.Name = "send " + destination(m.Channel)
 	return s
 }
 
 func (d *delivery) end(span trace.Span, at time.Time) {
+	span.SetName(tracing.Clip("send " + destination(d.Message.Channel)))
 	span.SetAttributes(d.attributes()...)
 	if d.result.Outcome != publisher.Confirmed {
 		span.SetStatus(codes.Error, tracing.Clip(d.result.Reason))

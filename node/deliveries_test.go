@@ -69,7 +69,7 @@ func TestAttributesOfADelivery(t *testing.T) {
 		if strings.HasPrefix(strings.ToLower(test.channel), "http") {
 			kind = trace.SpanKindClient
 		}
-		if s := d.span(); s.Name != test.name || s.Kind != kind || !s.Linked {
+		if s := d.span(); "send "+destination(m.Channel) != test.name || s.Kind != kind || !s.Linked {
 			t.Errorf("%s: %+v", test.channel, s)
 		}
 	}

@@ -39,11 +39,12 @@ func (t *Taker) startSpan(c *Command) {
 	for _, h := range c.Headers {
 		sent.take(strings.ToLower(h.Name), h.Value)
 	}
-	s := tracing.Span{Name: "process " + t.destination(), Kind: trace.SpanKindConsumer, Begin: time.Now()}
+	s := tracing.Span{Kind: trace.SpanKindConsumer, Begin: time.Now()}
 	s.Traceparent, s.Tracestate = tracing.Checked([]byte(sent.parent), []byte(sent.state))
 	if c.span = t.config.Tracer.Start(s); c.span == nil {
 		return
 	}
+	c.span.SetName(tracing.Clip("process " + t.destination()))
 	parent, state := tracing.Texts(c.span.SpanContext())
 	c.decision.Message.Traceparent, c.decision.Message.Tracestate = parent, state
 	if task := c.decision.task; task != nil {

@@ -37,7 +37,6 @@ func (s Sampler) Samples(from trace.SpanContext, id trace.TraceID) bool {
 
 // Span is what a span is to begin with.
 type Span struct {
-	Name  string
 	Kind  trace.SpanKind
 	Begin time.Time
 	// The trace context that it comes from; "": none.
@@ -46,7 +45,8 @@ type Span struct {
 	Linked bool
 }
 
-// Start starts a span, or returns nil: it is not sampled. The name is clipped.
+// Start starts a span, or returns nil: it is not sampled. The caller names it: a name costs something, and most are
+// not sampled.
 func (t *Tracer) Start(s Span) trace.Span {
 	if t == nil {
 		return nil
@@ -71,7 +71,7 @@ func (t *Tracer) Start(s Span) trace.Span {
 	default:
 		ctx = trace.ContextWithRemoteSpanContext(ctx, from)
 	}
-	_, span := t.tracer.Start(ctx, Clip(s.Name), options...)
+	_, span := t.tracer.Start(ctx, "", options...)
 	return span
 }
 
