@@ -24,7 +24,7 @@ func Receivers(t *testing.T, publisher string, headersOf func(*postdate.Delivery
 			Name    string
 			Headers map[string]any
 			Want    struct {
-				MessageID, Traceparent string
+				MessageID, Traceparent, Tracestate string
 				ExecutionTime          time.Time
 				Attempt                int
 				PossibleDuplicate      bool
@@ -40,7 +40,8 @@ func Receivers(t *testing.T, publisher string, headersOf func(*postdate.Delivery
 			continue
 		}
 		m := message("", c.Want.MessageID)
-		m.ExecutionTime, m.Traceparent = postdate.TimeOf(c.Want.ExecutionTime), c.Want.Traceparent
+		m.ExecutionTime = postdate.TimeOf(c.Want.ExecutionTime)
+		m.Traceparent, m.Tracestate = c.Want.Traceparent, c.Want.Tracestate
 		made, err := headersOf(&postdate.Delivery{Message: m, Attempt: c.Want.Attempt,
 			PossibleDuplicate: c.Want.PossibleDuplicate})
 		if err != nil {

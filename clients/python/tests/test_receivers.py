@@ -94,6 +94,7 @@ def test_headers(vector: dict[str, Any]) -> None:
                 attempt=want["attempt"],
                 possible_duplicate=want["possibleDuplicate"],
                 traceparent=want.get("traceparent"),
+                tracestate=want.get("tracestate"),
                 failed=failed_of(want["failed"]) if "failed" in want else None,
             )
 

@@ -141,14 +141,14 @@ export class Client {
    */
   async schedule(message: Message, options: CallOptions = {}): Promise<Scheduled & { created: boolean }> {
     const whole = named(message);
-    const { scheduleId, traceparent } = whole;
+    const { scheduleId, traceparent, tracestate } = whole;
     const item = { scheduleId, body: JSON.stringify(scheduleOf(whole)) };
     const { signal } = options;
     try {
       return await this.#transport.retry(true, signal, () =>
         traceparent === undefined
           ? this.#schedules.call(item, signal)
-          : this.#scheduleAlone(item, { headers: { traceparent }, signal }),
+          : this.#scheduleAlone(item, { headers: { traceparent, tracestate }, signal }),
       );
     } catch (error) {
       throw error instanceof PostdateError ? error.of(scheduleId) : error;
@@ -183,7 +183,11 @@ export class Client {
   /** Creates the message with this scheduleId, or replaces it while it is PENDING. */
   async put(message: Message & { scheduleId: string }, options: ChangeOptions = {}): Promise<Scheduled> {
     const { ifVersion, signal } = options;
-    const headers = { ...condition(ifVersion), traceparent: message.traceparent };
+    const headers = {
+      ...condition(ifVersion),
+      traceparent: message.traceparent,
+      tracestate: message.tracestate,
+    };
     const path = { id: message.scheduleId };
     const want = { fields: scheduled(message.scheduleId) };
     const args = { path, body: scheduleOf(message), want, headers, signal };

@@ -23,6 +23,8 @@ export type Message = Omit<Schemas["Schedule"], keyof When | "payload"> &
     payload: unknown;
     /** The W3C trace context that goes with the message. Such a call shares no request with others. */
     traceparent?: string;
+    /** What vendors add to traceparent. It counts only with that. */
+    tracestate?: string;
   };
 
 /** A change of a message. What it does not have stays as it is. */
@@ -44,7 +46,12 @@ export function checkId(scheduleId: unknown): void {
 
 /** Returns a message in the form of the API. */
 export function scheduleOf(message: Message): Schemas["Schedule"] {
-  return { ...message, traceparent: undefined, ...formOf(message) } as Schemas["Schedule"];
+  return {
+    ...message,
+    traceparent: undefined,
+    tracestate: undefined,
+    ...formOf(message),
+  } as Schemas["Schedule"];
 }
 
 /** Returns a change in the form of the API. */

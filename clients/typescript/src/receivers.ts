@@ -22,6 +22,7 @@ export interface Delivery {
   /** The receiver may have the message already. */
   possibleDuplicate: boolean;
   traceparent: string | undefined;
+  tracestate: string | undefined;
   /** Only on a failure channel: the message that could not be delivered. */
   failed: Failed | undefined;
 }
@@ -55,6 +56,7 @@ export function readHeaders(headers: MessageHeaders, messageId?: string): Delive
     attempt: number(headers, "postdate-attempt", 1),
     possibleDuplicate: read(headers, "postdate-possible-duplicate") === "true",
     traceparent: read(headers, "traceparent"),
+    tracestate: read(headers, "tracestate"),
     failed: readFailed(headers),
   };
 }

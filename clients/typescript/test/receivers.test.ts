@@ -99,6 +99,7 @@ for (const { name, headers, messageId, want } of vectors.headers) {
         const failed = want.failed as { time: string } | undefined;
         assert.deepEqual(readHeaders(form, messageId), {
           traceparent: undefined,
+          tracestate: undefined,
           ...want,
           executionTime: new Date(want.executionTime as string),
           failed: failed && { ...failed, time: new Date(failed.time) },

@@ -80,14 +80,20 @@ class Client(Operations):
 
     # Messages
 
-    async def schedule(self, message: models.Message, *, traceparent: str | None = None) -> ScheduleAnswer:
+    async def schedule(
+        self, message: models.Message, *, traceparent: str | None = None, tracestate: str | None = None
+    ) -> ScheduleAnswer:
         """Schedules a message. One without a schedule_id gets one before the first try.
 
         The same schedule_id with the same content again is answered as the first time, with other content by an
-        ExistsError. A call with a traceparent, the W3C trace context that goes with the message, shares no request.
+        ExistsError. A call with a traceparent, the W3C trace context that goes with the message, shares no request;
+        a tracestate counts only with that.
         """
         schedule_id, body = named(message)
-        call = self._call("POST", "/v1/messages", body, None if traceparent is None else {"traceparent": traceparent})
+        trace = {} if traceparent is None else {"traceparent": traceparent}
+        if trace and tracestate is not None:
+            trace["tracestate"] = tracestate
+        call = self._call("POST", "/v1/messages", body, trace or None)
         send = self._schedules.call if traceparent is None else self._schedule_alone
         try:
             return await self._transport.retry(True, lambda: send(Item(schedule_id, call)))

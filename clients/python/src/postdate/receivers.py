@@ -64,6 +64,7 @@ class Delivery:
     possible_duplicate: bool
     """The receiver may have the message already."""
     traceparent: str | None
+    tracestate: str | None
     failed: Failed | None
     """Only on a failure channel: the message that could not be delivered."""
 
@@ -81,6 +82,7 @@ def read_headers(headers: Headers, message_id: str | None = None) -> Delivery:
         attempt=_number(given, "postdate-attempt", 1),
         possible_duplicate=_flag(given, "postdate-possible-duplicate"),
         traceparent=given.get("traceparent"),
+        tracestate=given.get("tracestate"),
         failed=read_failed(given),
     )
 

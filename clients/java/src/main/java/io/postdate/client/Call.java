@@ -1,6 +1,7 @@
 package io.postdate.client;
 
 import java.time.Duration;
+import java.util.HashMap;
 import java.util.Map;
 
 /**
@@ -42,7 +43,9 @@ public record Call(
   }
 
   Call header(String name, String value) {
-    return new Call(method, path, body, Map.of(name, value), repeatable, waits);
+    Map<String, String> all = new HashMap<>(headers);
+    all.put(name, value);
+    return new Call(method, path, body, all, repeatable, waits);
   }
 
   Call twice() {

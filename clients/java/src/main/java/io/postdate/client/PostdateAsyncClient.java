@@ -102,11 +102,23 @@ public final class PostdateAsyncClient {
    * @param traceparent of W3C, which goes with the message
    */
   public CompletableFuture<Scheduled> schedule(Schedule message, String traceparent) {
-    return schedule(named(message), traceparent);
+    return schedule(message, traceparent, null);
   }
 
-  CompletableFuture<Scheduled> schedule(Item message, String traceparent) {
-    Call call = Batches.schedule(message).header("traceparent", traceparent);
+  /**
+   * Schedules a message with a trace context. It shares no request with others.
+   *
+   * @param traceparent of W3C, which goes with the message
+   * @param tracestate what vendors add to it; null: nothing
+   */
+  public CompletableFuture<Scheduled> schedule(
+      Schedule message, String traceparent, String tracestate) {
+    return schedule(named(message), traceparent, tracestate);
+  }
+
+  CompletableFuture<Scheduled> schedule(Item message, String traceparent, String tracestate) {
+    Call parent = Batches.schedule(message).header("traceparent", traceparent);
+    Call call = tracestate == null ? parent : parent.header("tracestate", tracestate);
     String id = message.scheduleId();
     return Attempts.of(transport, true, id, () -> transport.attempt(call, Batches.scheduled(id)));
   }

@@ -87,8 +87,19 @@ public final class PostdateClient {
    * @return the answer, with its id and time
    */
   public Scheduled schedule(Schedule message, String traceparent) {
+    return schedule(message, traceparent, null);
+  }
+
+  /**
+   * Schedules a message with a trace context. Such a call shares no request with others.
+   *
+   * @param traceparent of W3C, which goes with the message
+   * @param tracestate what vendors add to it; null: nothing
+   * @return the answer, with its id and time
+   */
+  public Scheduled schedule(Schedule message, String traceparent, String tracestate) {
     Item named = async.named(message);
-    return await(async.schedule(named, traceparent), named.scheduleId());
+    return await(async.schedule(named, traceparent, tracestate), named.scheduleId());
   }
 
   /**

@@ -14,6 +14,7 @@ import java.util.Map;
  * @param attempt from 1
  * @param possibleDuplicate the receiver may have the message already
  * @param traceparent of the request that scheduled it; null: there is none
+ * @param tracestate what vendors added to traceparent; null: nothing
  * @param failed only on a failure channel: the message that could not be delivered; null: there is
  *     none
  */
@@ -24,6 +25,7 @@ public record Delivery(
     int attempt,
     boolean possibleDuplicate,
     String traceparent,
+    String tracestate,
     Failed failed) {
 
   /**
@@ -55,6 +57,7 @@ public record Delivery(
         all.number("postdate-attempt", 1),
         "true".equals(all.get("postdate-possible-duplicate")),
         all.get("traceparent"),
+        all.get("tracestate"),
         Failed.of(all));
   }
 }

@@ -82,6 +82,7 @@ class ReceiversTest {
             want.get("attempt").asInt(),
             want.get("possibleDuplicate").asBoolean(),
             want.path("traceparent").asText(null),
+            want.path("tracestate").asText(null),
             failed(want.path("failed"))),
         got);
     assertEquals(got.failed(), Failed.of(headers(vector)));
