@@ -463,3 +463,32 @@ func TestEveryMetricIsDocumented(t *testing.T) {
 		})
 	}
 }
+
+// TestEveryAttributeIsDocumented requires docs/traces.md to name each attribute of a span, and no others.
+func TestEveryAttributeIsDocumented(t *testing.T) {
+	text, err := os.ReadFile("docs/traces.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const name = "(?:http|url|server|client|user_agent|error|messaging|postdate)\\.[a-z_.]+[a-z]"
+	known, said := map[string]bool{}, map[string]bool{}
+	for _, m := range regexp.MustCompile("`("+name+")`").FindAllStringSubmatch(string(text), -1) {
+		said[m[1]] = true
+	}
+	for _, file := range []string{"api/traces.go", "api/ingest/traces.go", "node/deliveries.go"} {
+		source, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range regexp.MustCompile(`"(`+name+`)"`).FindAllStringSubmatch(string(source), -1) {
+			if known[m[1]] = true; !said[m[1]] {
+				t.Errorf("docs/traces.md does not say what %s is, which %s makes", m[1], file)
+			}
+		}
+	}
+	for name := range said {
+		if !known[name] {
+			t.Errorf("docs/traces.md names %s, which no span has", name)
+		}
+	}
+}
