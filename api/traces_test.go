@@ -18,7 +18,7 @@ import (
 func shown(all []attribute.KeyValue) map[string]string {
 	m := map[string]string{}
 	for _, kv := range all {
-		m[string(kv.Key)] = kv.Value.Emit()
+		m[string(kv.Key)] = kv.Value.String()
 	}
 	return m
 }

@@ -57,10 +57,10 @@ func TestAttributesOfADelivery(t *testing.T) {
 		d := delivery{&postdate.Delivery{Message: &m, Attempt: 2, PossibleDuplicate: true}, publisher.Result{Outcome: publisher.Unknown, Reason: "r"}, time.UnixMilli(1005)}
 		got := map[string]string{}
 		for _, kv := range d.attributes() {
-			if _, twice := got[string(kv.Key)]; twice || kv.Value.Type() == attribute.INVALID {
+			if _, twice := got[string(kv.Key)]; twice || kv.Value.Type() == attribute.EMPTY {
 				t.Errorf("%s: %s stands twice", test.channel, kv.Key)
 			}
-			got[string(kv.Key)] = kv.Value.Emit()
+			got[string(kv.Key)] = kv.Value.String()
 		}
 		if want := own(test.want); !maps.Equal(got, want) {
 			t.Errorf("%s\ngot  %v\nwant %v", test.channel, got, want)

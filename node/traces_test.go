@@ -221,7 +221,7 @@ func TestTracesOfBrokers(t *testing.T) {
 }
 
 // TestTracesOfWhatIsNotSampled: nothing is sent of a request and a delivery whose parent is not sampled, nor of calls
-// that machines make, and the client's own context goes on as it came. A message without a context is decided by the
+// that machines make, nor of a delivery that was cancelled, and the client's own context goes on as it came. A message without a context is decided by the
 // sampler.
 func TestTracesOfWhatIsNotSampled(t *testing.T) {
 	r := collect(t, "http/protobuf")
@@ -240,13 +240,19 @@ func TestTracesOfWhatIsNotSampled(t *testing.T) {
 	}
 	sent(t, n, "GET", "/v1/messages/a", "", "Traceparent", traceparent)
 	sent(t, n, "GET", "/v1/inbox/box?wait=1s", "", "Traceparent", traceparent)
+	sent(t, n, "PUT", "/v1/messages/c", `{"channel":"inbox:box","delay":"1h","payload":1}`, "Traceparent", traceparent)
+	if got := sent(t, n, "DELETE", "/v1/messages/c", "", "Traceparent", traceparent); got != 200 {
+		t.Errorf("the cancel is answered %d", got)
+	}
 	for id, want := range map[string]string{"a": unsampled, "b": ""} {
 		m, err := api.Get(patient(t), id)
 		if err != nil || m.Traceparent != want {
 			t.Errorf("%s has %q, %v", id, m.Traceparent, err)
 		}
 	}
-	r.take("GET /v1/messages/{id}")
+	for _, name := range []string{"GET /v1/messages/{id}", "PUT /v1/messages/{id}", "DELETE /v1/messages/{id}"} {
+		r.take(name)
+	}
 	if of := r.take("GET /v1/inbox/{name}"); !strings.Contains(fmt.Sprint(of), "postdate.long_poll") {
 		t.Errorf("a long poll is not named as one: %v", of)
 	}

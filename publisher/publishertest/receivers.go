@@ -25,9 +25,9 @@ func Receivers(t *testing.T, publisher string, headersOf func(*postdate.Delivery
 			Headers map[string]any
 			Want    struct {
 				MessageID, Traceparent, Tracestate string
-				ExecutionTime          time.Time
-				Attempt                int
-				PossibleDuplicate      bool
+				ExecutionTime                      time.Time
+				Attempt                            int
+				PossibleDuplicate                  bool
 			}
 		}
 	}
