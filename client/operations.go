@@ -134,7 +134,7 @@ type Stats struct {
 	Tenant  string    `json:"tenant"`  // whose figures these are; "": those of all
 	Nodes   []string  `json:"nodes"`   // whose figures are in it
 	Missing []string  `json:"missing"` // nodes that did not answer: what they counted is missing
-	Counted bool      `json:"counted"` // false: some node does not count the tenant on its own
+	Counted bool      `json:"counted"` // false: on some node the tenant shares series with others: what was counted there is missing
 
 	// Of all tenants together only.
 	OverdueMs    int64 `json:"overdueMs"` // since the earliest due message that is not settled was due
@@ -175,7 +175,7 @@ type Rates struct {
 // StatsSlot is what happened within a time.
 type StatsSlot struct {
 	From    time.Time `json:"from"`
-	Seconds float64   `json:"seconds"` // how long it lasted
+	Seconds float64   `json:"seconds"` // for how long nodes counted in it
 	Figures
 	LatenessMs *Lateness `json:"latenessMs"` // nil: nothing was delivered
 }

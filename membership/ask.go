@@ -12,10 +12,11 @@ const (
 	// askAgainAfter is when a question is sent once more to those that have not answered: its packet may be lost.
 	askAgainAfter = 100 * time.Millisecond
 
-	// answerers is how many answers are sent at the same time, and questionsMax how many questions wait for that. A
-	// question beyond is dropped.
-	answerers    = 4
+	// questionsMax is how many questions of one member wait. One beyond is dropped.
 	questionsMax = 64
+
+	// questionLasts is for how long a question waits. Whoever asked has given up by then.
+	questionLasts = time.Second
 )
 
 // question is a question or the answer to one: both have the same form.
@@ -32,8 +33,9 @@ type asking struct {
 	done    chan struct{}
 }
 
-// Ask puts a question to all other members, and returns the answers that are here when ctx ends or all have
-// answered, by name, and who has not answered. A question fits into a packet; an answer may be large.
+// Ask puts a question to all other members. It waits until all have answered or ctx ends, and returns the answers by
+// name, and who has not answered, sorted. Give ctx a deadline: a member may never answer. A question must fit into a
+// packet; an answer may be large.
 func (m *Membership) Ask(ctx context.Context, text []byte) (answers map[string][]byte, missing []string) {
 	number, a := rand.Uint64(), &asking{answers: map[string][]byte{}, done: make(chan struct{})}
 	for _, member := range m.Members() {
@@ -87,34 +89,61 @@ func (m *Membership) unanswered(a *asking) (names []string) {
 	return names
 }
 
-// questioned takes in a question. It does not block.
+// waiting is a question that arrived and is not answered.
+type waiting struct {
+	question
+	since time.Time
+}
+
+// questioned takes in a question of another member. It does not block.
 func (m *Membership) questioned(q question) {
-	if m.config.OnQuestion == nil {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	before, answers := m.waiting[q.from]
+	if m.config.OnQuestion == nil || m.roster[q.from].state != StateAlive || q.from == m.config.Name ||
+		len(before) == questionsMax {
 		return
 	}
-	select {
-	case m.questions <- q:
-	default:
+	m.waiting[q.from] = append(before, waiting{q, time.Now()})
+	if !answers {
+		go m.answerTo(q.from)
 	}
 }
 
-// answerQuestions answers in a loop. A stream takes the answers, because they may be larger than a packet.
-func (m *Membership) answerQuestions() {
-	for {
-		select {
-		case <-m.stop:
-			return
-		case q := <-m.questions:
-			node, err := m.nodeNamed(q.from)
-			if err == nil {
-				answer := question{q.number, m.config.Name, m.config.OnQuestion(q.text)}
-				err = m.list.SendReliable(node, answer.packet(packetAnswer))
-			}
-			if err != nil {
-				m.log.Debug("gossip: an answer is lost", "to", q.from, "error", err)
-			}
+// answerTo answers a member's questions until none waits. A member that is hard to reach delays no other's answers,
+// and no stop: nobody waits for this to return.
+func (m *Membership) answerTo(asker string) {
+	for q, some := m.nextQuestion(asker); some; q, some = m.nextQuestion(asker) {
+		if time.Since(q.since) > questionLasts {
+			continue
+		}
+		node, err := m.nodeNamed(asker)
+		if err == nil { // a stream takes the answer, because it may be larger than a packet
+			answer := question{q.number, m.config.Name, m.config.OnQuestion(q.text)}
+			err = m.list.SendReliable(node, answer.packet(packetAnswer))
+		}
+		if err != nil {
+			m.log.Debug("gossip: an answer is lost", "to", asker, "error", err)
 		}
 	}
+}
+
+// nextQuestion takes the next question of a member; some is false if there is none, or this node is shut down.
+func (m *Membership) nextQuestion(asker string) (q waiting, some bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	all := m.waiting[asker]
+	select {
+	case <-m.stop:
+		all = nil
+	default:
+	}
+	if len(all) == 0 {
+		delete(m.waiting, asker)
+		return q, false
+	}
+	m.waiting[asker] = all[1:]
+	return all[0], true
 }
 
 // answered takes in an answer. What nobody asked for, or has already, is dropped.

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"maps"
+	"runtime/debug"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 )
@@ -108,19 +110,57 @@ func TestAnswersThatNobodyWants(t *testing.T) {
 	}
 }
 
-// Many questions at once hold nothing up: those that cannot wait are dropped.
+// Many questions at once hold nothing up: those that cannot wait are dropped, and strangers' all.
 func TestFloodOfQuestions(t *testing.T) {
-	config := quick(t, "a")
-	hold := make(chan struct{})
+	config, hold := quick(t, "a"), make(chan struct{})
 	config.OnQuestion = func([]byte) []byte { <-hold; return nil }
-	m := start(t, config)
+	a := start(t, config)
+	b := start(t, quick(t, "b", a))
+	a.see(t, "a", "b")
+	b.see(t, "a", "b")
 	for range 10 * questionsMax {
-		m.receive(question{1, "a", nil}.packet(packetQuestion))
+		for _, from := range []string{"a", "b", "stranger"} {
+			a.receive(question{1, from, nil}.packet(packetQuestion))
+		}
 	}
-	if len(m.questions) != questionsMax {
-		t.Errorf("%d questions wait, want %d", len(m.questions), questionsMax)
+	a.mu.Lock()
+	if n := len(a.waiting["b"]); len(a.waiting) != 1 || n < questionsMax-1 || n > questionsMax {
+		t.Errorf("%d questions of b wait, of %d askers", n, len(a.waiting))
 	}
+	a.mu.Unlock()
+	a.Shutdown() // before what hangs has returned
 	close(hold)
+}
+
+// A member to which answers cannot be sent keeps no other from being answered.
+func TestAnAskerThatIsHardToReach(t *testing.T) {
+	all := askers(t, nil, 1)
+	hold, held := make(chan struct{}), make(chan struct{}, 1)
+	defer close(hold)
+	all[0].Cut(func(address string) bool {
+		if address != all[2].Address() || !strings.Contains(string(debug.Stack()), "DialAddressTimeout") {
+			return false
+		}
+		select {
+		case held <- struct{}{}:
+		default:
+		}
+		<-hold
+		return true
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	asked := make(chan struct{})
+	go func() {
+		defer close(asked)
+		all[2].Ask(ctx, []byte("?"))
+	}()
+	<-held
+	if answers, missing := all[1].Ask(t.Context(), []byte("?")); len(answers) != 2 {
+		t.Errorf("answers %q, missing %v", answers, missing)
+	}
+	cancel()
+	<-asked
 }
 
 func FuzzQuestion(f *testing.F) {

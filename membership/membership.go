@@ -41,16 +41,15 @@ type Membership struct {
 	clashes chan clash
 	toSend  chan struct{}
 	stop    chan struct{}
-
-	questions chan question // that arrived
-	loops     sync.WaitGroup
+	loops   sync.WaitGroup
 
 	mu       sync.Mutex
 	roster   roster
 	leaving  map[string]bool // nodes that announced that they leave, and are still members
 	problems map[string]problem
 	outbox   map[string]map[int]postdate.Time
-	asked    map[uint64]*asking // by the number of the question
+	asked    map[uint64]*asking   // by the number of the question
+	waiting  map[string][]waiting // by the member that asks, while it is answered
 
 	ending  sync.Mutex // held while it leaves or shuts down
 	left    atomic.Bool
@@ -83,7 +82,7 @@ func startWith(ctx context.Context, c Config, p parts) (*Membership, error) {
 		stop:   make(chan struct{}),
 		roster: roster{}, leaving: map[string]bool{}, problems: map[string]problem{},
 		outbox: map[string]map[int]postdate.Time{}, asked: map[uint64]*asking{},
-		questions: make(chan question, questionsMax),
+		waiting: map[string][]waiting{},
 	}
 	if err := m.open(ctx); err != nil {
 		return nil, err
@@ -95,9 +94,6 @@ func startWith(ctx context.Context, c Config, p parts) (*Membership, error) {
 	}
 	m.loops.Go(m.sendNudges)
 	m.loops.Go(m.rejoin)
-	for range answerers {
-		m.loops.Go(m.answerQuestions)
-	}
 	return m, nil
 }
 

@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"log/slog"
+	"strconv"
 	"testing"
 	"time"
 
@@ -152,6 +153,24 @@ func (l *lostNote) SetJob(ctx context.Context, j store.Job) (bool, error) {
 		return false, postdate.E(postdate.KindUnavailable, "the node died here")
 	}
 	return l.Jobs.SetJob(ctx, j)
+}
+
+// What a job cancels is counted, also if it is not noted how far the job has come.
+func TestJobCountsWhatItCancels(t *testing.T) {
+	mem := storetest.NewMem(1)
+	for i := range 5 {
+		mem.Put("test", nil, postdate.NewRecord(pageMessage(strconv.Itoa(i), pageNow+3_600_000, "run"), 100), nil)
+	}
+	pageJob(t, mem, store.JobCancel, store.JobFilter{Label: "run"})
+	runner, counted := pageJobs(mem, mem), 0
+	runner.store = &lostNote{mem, 1}
+	runner.cancelled = func(_ string, n int) { counted += n }
+	for range 3 {
+		runner.turn(t.Context(), []int{0})
+	}
+	if counted != 5 {
+		t.Errorf("5 were cancelled, and %d are counted", counted)
+	}
 }
 
 // A page that is repeated redrives again what failed again meanwhile.

@@ -70,9 +70,6 @@ func (r *jobs) page(ctx context.Context, j *store.Job) (more bool) {
 		r.log.Warn("how far a job has come could not be noted: its page is repeated", "job", j.Key.ScheduleID,
 			"error", err)
 	}
-	if done && j.Kind == store.JobCancel {
-		r.cancelled(j.Key.Tenant, int(next.Done-j.Done))
-	}
 	if done && next.EndedAt != 0 {
 		r.log.Info("a job ended", "tenant", j.Key.Tenant, "job", j.Key.ScheduleID, "kind", j.Kind.String(),
 			"done", next.Done, "failed", next.Failed)
@@ -89,12 +86,23 @@ func (r *jobs) change(ctx context.Context, j *store.Job, records []postdate.Reco
 	switch j.Kind {
 	case store.JobCancel:
 		errs = api.CancelListed(ctx, r.messages, records, r.now())
+		r.cancelled(j.Key.Tenant, succeeded(errs))
 	case store.JobRedrive:
 		return r.redrive(ctx, j, records)
 	case store.JobPurge:
 		return r.messages.Purge(ctx, failed(records))
 	}
 	return errs
+}
+
+// succeeded is how many of these are nil.
+func succeeded(errs []error) (n int) {
+	for _, err := range errs {
+		if err == nil {
+			n++
+		}
+	}
+	return n
 }
 
 // redrive redrives what failed before the job began. Else the job would send again and again what fails while it runs.

@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"sync"
 	"time"
 
@@ -36,10 +37,10 @@ type watch struct {
 
 	mu       sync.Mutex
 	recorder stats.Recorder
-	pending  map[string]stats.Pending // by tenant
+	last     stats.Reading
 	tookAt   time.Time
 
-	asking singleflight.Group // by tenant: those who ask at the same time get one answer
+	asking singleflight.Group // by question: those who ask at the same time get one answer
 }
 
 // run reads the metrics at the beginning of each slot, until ctx ends.
@@ -61,9 +62,8 @@ func (w *watch) run(ctx context.Context) {
 // take reads the metrics. The lock is held.
 func (w *watch) take() {
 	families, _ := w.metrics.Gather() // what cannot be gathered is missing, and the rest is not
-	totals, pending := stats.Read(families)
-	w.recorder.Take(w.now(), totals)
-	w.pending, w.tookAt = pending, time.Now()
+	w.last, w.tookAt = stats.Read(families), time.Now()
+	w.recorder.Take(w.now(), w.last)
 }
 
 // figures are what this node says of a tenant, or of all if it is "".
@@ -79,26 +79,18 @@ func (w *watch) figures(tenant string) stats.Node {
 	return n
 }
 
-// stored is what of a tenant, or of all, is pending in the whole store; nil: not known.
-func (w *watch) stored(tenant string, apart bool) *stats.Pending {
+// pending is what of a tenant, or of all, is pending in the whole store; nil: not known.
+func (w *watch) pending(tenant string) *stats.Pending {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	sum, known := w.pending[tenant]
-	if tenant == "" {
-		known = w.pending != nil
-		for _, p := range w.pending {
-			sum.Messages, sum.Bytes = sum.Messages+p.Messages, sum.Bytes+p.Bytes
-		}
-	}
-	if !known && !apart {
-		return nil
-	}
-	return &sum
+	return w.last.Pending(tenant)
 }
 
 // stats are the figures of the whole cluster, which GET /v1/stats shows.
 func (n *Node) stats(ctx context.Context, tenant string) stats.Stats {
-	s, _, _ := n.watch.asking.Do(tenant, func() (any, error) { return n.askFigures(ctx, tenant), nil })
+	s, _, _ := n.watch.asking.Do(string(questionFigures)+tenant, func() (any, error) {
+		return n.askFigures(ctx, tenant), nil
+	})
 	return s.(stats.Stats)
 }
 
@@ -113,9 +105,10 @@ func (n *Node) askFigures(ctx context.Context, tenant string) stats.Stats {
 		}
 		nodes[name] = said
 	}
+	slices.Sort(missing)
 	s := stats.Merge(n.watch.now(), nodes)
 	s.Tenant, s.Missing = tenant, missing
-	s.Pending = n.watch.stored(tenant, s.Apart)
+	s.Pending = n.watch.pending(tenant)
 	return s
 }
 
@@ -136,7 +129,11 @@ func (n *Node) self() self {
 
 // addSelves adds to members what each says of itself. Who does not answer has nothing to show.
 func (n *Node) addSelves(ctx context.Context, members []api.Member) {
-	answers, _ := n.ask(ctx, questionSelf, "")
+	heard, _, _ := n.watch.asking.Do(string(questionSelf), func() (any, error) {
+		answers, _ := n.ask(ctx, questionSelf, "")
+		return answers, nil
+	})
+	answers := heard.(map[string][]byte)
 	for i := range members {
 		m := &members[i]
 		var said self

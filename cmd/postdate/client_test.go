@@ -374,7 +374,7 @@ failed     0.0         0            0
 cancelled  0.0         0            0
 
 these are the figures of the tenant acme
-a node does not count this tenant on its own: what it counted is missing
+on some node this tenant shares metrics with others: what was counted there is missing
 `}
 	if r := call([]string{server}, "", "stats"); r != want {
 		t.Errorf("got\n%s%s\nwant\n%s", r.stdout, r.stderr, want.stdout)

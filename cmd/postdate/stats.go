@@ -69,7 +69,7 @@ func printStats(cmd *cobra.Command, s *client.Stats) error {
 			s.OverdueMs, s.InHand, s.ChannelsDown)
 	}
 	if !s.Counted {
-		fmt.Fprintln(out, "a node does not count this tenant on its own: what it counted is missing")
+		fmt.Fprintln(out, "on some node this tenant shares metrics with others: what was counted there is missing")
 	}
 	if len(s.Missing) > 0 {
 		fmt.Fprintf(out, "no answer from %s: what they counted is missing\n", strings.Join(s.Missing, ", "))

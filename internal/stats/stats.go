@@ -62,9 +62,10 @@ type Slot struct {
 
 // Node is what one node says of a tenant, or of all.
 type Node struct {
-	Total Figures // since it started
-	Slots []Slot  // the oldest first; one of which nothing happened may be missing
-	// Apart is false if the tenant shares its series with others: then the figures are 0.
+	Since postdate.Time // when it began to count
+	Total Figures       // since then
+	Slots []Slot        // the oldest first; one of which nothing happened may be missing
+	// Apart is false if the tenant shares a series with others: then what is counted there is missing.
 	Apart bool
 
 	Overdue      time.Duration // how long its earliest unsettled message has been due
@@ -92,8 +93,13 @@ func Merge(at postdate.Time, nodes map[string]Node) Stats {
 	s := Stats{At: at, Node: Node{Apart: true}}
 	running := slotOf(at)
 	first := running.Add(-(slotsMax - 1) * SlotTime)
+	s.Since = at
+	for _, n := range nodes {
+		s.Since = min(s.Since, n.Since)
+	}
 	for from := first; from <= running; from = from.Add(SlotTime) {
-		s.Slots = append(s.Slots, Slot{From: from, Lasted: min(SlotTime, at.Sub(from))})
+		lasted := min(at, from.Add(SlotTime)).Sub(max(from, s.Since)) // before that, nothing was counted
+		s.Slots = append(s.Slots, Slot{From: from, Lasted: max(lasted, 0)})
 	}
 	for name, n := range nodes {
 		s.Nodes = append(s.Nodes, name)
@@ -104,10 +110,10 @@ func Merge(at postdate.Time, nodes map[string]Node) Stats {
 		s.ChannelsDown = max(s.ChannelsDown, n.ChannelsDown)
 		for _, slot := range n.Slots {
 			// the nodes' clocks differ a little: what is ahead belongs to the slot that runs
-			if i := int(slot.From.Sub(first) / SlotTime); slot.From >= first {
-				i = min(i, len(s.Slots)-1)
-				s.Slots[i].Figures.add(slot.Figures)
-				s.Slots[i].Lasted = max(s.Slots[i].Lasted, slot.Lasted)
+			if from := min(slot.From, running); from >= first {
+				to := &s.Slots[from.Sub(first)/SlotTime]
+				to.Figures.add(slot.Figures)
+				to.Lasted = max(to.Lasted, slot.Lasted)
 			}
 		}
 	}
@@ -128,7 +134,8 @@ func slotOf(at postdate.Time) postdate.Time {
 
 // Recorder keeps the figures of one node's last ten minutes. It is not safe for concurrent use.
 type Recorder struct {
-	last   Totals
+	first  postdate.Time // when the first reading was
+	last   Reading
 	lastAt postdate.Time
 	slots  []taken // the oldest first
 }
@@ -142,9 +149,11 @@ type taken struct {
 
 // Take takes in what a node's metrics say. What happened since the Take before it belongs to the slot in which that
 // was.
-func (r *Recorder) Take(at postdate.Time, now Totals) {
-	if r.last != nil { // a clock that is set back takes no time, but what happened did
-		r.note(slotOf(min(r.lastAt, at)), max(at.Sub(r.lastAt), 0), now)
+func (r *Recorder) Take(at postdate.Time, now Reading) {
+	if r.last.Totals == nil {
+		r.first = at
+	} else { // a clock that is set back takes no time, but what happened did
+		r.note(slotOf(min(r.lastAt, at)), max(at.Sub(r.lastAt), 0), now.Totals)
 	}
 	r.last, r.lastAt = now, at
 	oldest := slotOf(at).Add(-(slotsMax - 1) * SlotTime)
@@ -161,7 +170,7 @@ func (r *Recorder) note(from postdate.Time, lasted time.Duration, now Totals) {
 	slot := &r.slots[n-1]
 	slot.lasted += lasted
 	for tenant, figures := range now {
-		if more := figures.since(r.last[tenant]); !more.none() {
+		if more := figures.since(r.last.Totals[tenant]); !more.none() {
 			sum := slot.of[tenant]
 			sum.add(more)
 			slot.of[tenant] = sum
@@ -171,8 +180,8 @@ func (r *Recorder) note(from postdate.Time, lasted time.Duration, now Totals) {
 
 // Say is what the node says of a tenant, or of all if it is "", as of the last Take.
 func (r *Recorder) Say(tenant string) (n Node) {
-	n.Apart = r.last.apart(tenant)
-	n.Total = r.last.of(tenant)
+	n.Since, n.Apart = r.first, r.last.apart(tenant)
+	n.Total = r.last.Totals.of(tenant)
 	for _, slot := range r.slots {
 		if figures := Totals(slot.of).of(tenant); !figures.none() {
 			n.Slots = append(n.Slots, Slot{From: slot.from, Lasted: slot.lasted, Figures: figures})

@@ -18,7 +18,7 @@ const noon postdate.Time = 1_800_000_000_000
 
 func after(d time.Duration) postdate.Time { return noon.Add(d) }
 
-func scheduled(n uint64) Totals { return Totals{"default": {Scheduled: n}} }
+func scheduled(n uint64) Reading { return Reading{Totals: Totals{"default": {Scheduled: n}}} }
 
 // What happened between two readings is in the slot in which the first one was, and nothing is counted twice or lost.
 func TestRecorder(t *testing.T) {
@@ -72,17 +72,50 @@ func TestRecorderForgets(t *testing.T) {
 // Tenants see their own figures. Of one that shares its series with others nobody knows them.
 func TestTenants(t *testing.T) {
 	var r Recorder
-	r.Take(noon, Totals{"acme": {}, "beta": {}})
-	r.Take(after(time.Second), Totals{"acme": {Delivered: 2}, "beta": {Delivered: 3}})
+	r.Take(noon, Reading{Totals: Totals{"acme": {}, "beta": {}}})
+	r.Take(after(time.Second), Reading{Totals: Totals{"acme": {Delivered: 2}, "beta": {Delivered: 3}}})
 	for tenant, want := range map[string]uint64{"": 5, "acme": 2, "beta": 3, "gamma": 0} {
 		if n := r.Say(tenant); n.Total.Delivered != want || !n.Apart {
 			t.Errorf("%q: %+v", tenant, n)
 		}
 	}
-	r.Take(after(2*time.Second), Totals{"acme": {}, series.Others: {Delivered: 1}})
-	for tenant, want := range map[string]bool{"": true, "acme": true, "gamma": false} {
-		if n := r.Say(tenant); n.Apart != want {
-			t.Errorf("%q is told apart: %v", tenant, n.Apart)
+}
+
+// A tenant's figures are known only if no part of them is in a series of others.
+func TestTenantsThatShareSeries(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	gauge := func(name string, labels ...string) {
+		g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: name}, []string{"tenant"})
+		registry.MustRegister(g)
+		for _, tenant := range labels {
+			g.WithLabelValues(tenant).Set(3)
+		}
+	}
+	counter := func(name, label string, tenants ...string) {
+		c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: name}, []string{"tenant", label})
+		registry.MustRegister(c)
+		for _, tenant := range tenants {
+			c.WithLabelValues(tenant, "delivered").Inc()
+		}
+	}
+	gauge("postdate_pending_messages", "acme", series.Others)
+	counter("postdate_scheduled_total", "broker", "acme", "beta")
+	counter("postdate_settled_total", "how", "acme", series.Others)
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var r Recorder
+	read := Read(families)
+	r.Take(noon, read)
+	for tenant, apart := range map[string]bool{"": true, "acme": true, "beta": false, "gamma": false} {
+		if n := r.Say(tenant); n.Apart != apart {
+			t.Errorf("%q is told apart: %t", tenant, n.Apart)
+		}
+	}
+	for tenant, want := range map[string]*Pending{"": {Messages: 6}, "acme": {Messages: 3}, "beta": nil} {
+		if got := read.Pending(tenant); !reflect.DeepEqual(got, want) {
+			t.Errorf("pending of %q is %v", tenant, got)
 		}
 	}
 }
@@ -124,6 +157,17 @@ func TestMerge(t *testing.T) {
 	}
 	if two.Apart = false; Merge(noon, map[string]Node{"a": one, "b": two}).Apart {
 		t.Error("one node does not tell the tenant apart, and the sum does")
+	}
+}
+
+// A cluster that has just started has counted for as long as its first node, and an answer from nowhere does no harm.
+func TestMergeAfterAStart(t *testing.T) {
+	slots := []Slot{{noon, time.Second, Figures{Delivered: 500}}, {postdate.LatestTime, 0, Figures{}}}
+	s := Merge(after(5*time.Second), map[string]Node{
+		"a": {Since: after(-15 * time.Second), Slots: slots}, "b": {Since: after(4 * time.Second)},
+	})
+	if s.Recent.Lasted != 20*time.Second || s.Recent.Figures.Delivered != 500 || s.Slots[0].Lasted != 0 {
+		t.Errorf("the last minute is %+v", s.Recent)
 	}
 }
 
@@ -206,14 +250,16 @@ func TestRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	totals, pending := Read(families)
+	read := Read(families)
 	late := make(Lateness, len(Bounds)+1)
 	late[0], late[2], late[len(Bounds)] = 1, 2, 1
 	want := Totals{"acme": {Scheduled: 13, Cancelled: 22}, "beta": {Delivered: 1, Failed: 2, Lateness: late}}
-	if fmt.Sprint(totals) != fmt.Sprint(want) {
-		t.Errorf("read %v, want %v", totals, want)
+	if fmt.Sprint(read.Totals) != fmt.Sprint(want) {
+		t.Errorf("read %v, want %v", read.Totals, want)
 	}
-	if pending["acme"] != (Pending{25, 22}) || len(pending) != 1 {
-		t.Errorf("pending is %v", pending)
+	for _, tenant := range []string{"", "acme"} {
+		if got := read.Pending(tenant); *got != (Pending{25, 22}) {
+			t.Errorf("pending of %q is %v", tenant, got)
+		}
 	}
 }

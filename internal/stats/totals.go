@@ -1,6 +1,8 @@
 package stats
 
 import (
+	"slices"
+
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/postdate/postdate/internal/series"
@@ -21,17 +23,38 @@ func (t Totals) of(tenant string) Figures {
 	return sum
 }
 
-// apart reports whether the tenant's figures are not among those of others.
-func (t Totals) apart(tenant string) bool {
-	_, others := t[series.Others]
-	_, own := t[tenant]
-	return tenant == "" || own || !others
+// Reading is what a node's metrics say.
+type Reading struct {
+	Totals  Totals
+	pending map[string]Pending // by tenant: what is stored
+	// mixed has, for each metric in which some tenants share a series, those that do not.
+	mixed []map[string]bool
 }
 
-// Read reads a node's metrics. Pending, by tenant, is what is stored.
-func Read(families []*dto.MetricFamily) (t Totals, pending map[string]Pending) {
-	t, pending = Totals{}, map[string]Pending{}
+// apart reports whether the tenant's figures are in no series of others.
+func (r *Reading) apart(tenant string) bool {
+	return tenant == "" || !slices.ContainsFunc(r.mixed, func(own map[string]bool) bool { return !own[tenant] })
+}
+
+// Pending is what of a tenant, or of all if it is "", is pending in the whole store; nil: not known.
+func (r *Reading) Pending(tenant string) *Pending {
+	sum, known := r.pending[tenant]
+	if tenant == "" {
+		for _, p := range r.pending {
+			sum.Messages, sum.Bytes = sum.Messages+p.Messages, sum.Bytes+p.Bytes
+		}
+	} else if _, mixed := r.pending[series.Others]; mixed && !known {
+		return nil
+	}
+	return &sum
+}
+
+// Read reads a node's metrics.
+func Read(families []*dto.MetricFamily) Reading {
+	t, pending := Totals{}, map[string]Pending{}
+	r := Reading{Totals: t, pending: pending}
 	for _, family := range families {
+		own := map[string]bool{}
 		for _, m := range family.Metric {
 			tenant := label(m, "tenant")
 			figures, stored := t[tenant], pending[tenant]
@@ -60,10 +83,13 @@ func Read(families []*dto.MetricFamily) (t Totals, pending map[string]Pending) {
 			default:
 				continue
 			}
-			t[tenant] = figures
+			t[tenant], own[tenant] = figures, true
+		}
+		if own[series.Others] {
+			r.mixed = append(r.mixed, own)
 		}
 	}
-	return t, pending
+	return r
 }
 
 func label(m *dto.Metric, name string) string {

@@ -1280,7 +1280,7 @@ export interface components {
             nodes: string[];
             /** @description Nodes that did not answer. What they counted is missing from all figures. */
             missing: string[];
-            /** @description False: some node counts this tenant together with others, because it counts one hundred tenants on their own already. What it counted is missing. */
+            /** @description False: on some node the tenant shares series of metrics with others, because a node has series of their own for 100 tenants at most. What was counted there is missing. */
             counted: boolean;
             /** @description For how many milliseconds the earliest due message that is not settled has been due; 0: none is. Parked messages do not count. Absent in the figures of one tenant, as the next two. */
             overdueMs?: number;
@@ -1330,7 +1330,7 @@ export interface components {
         StatsSlot: {
             /** Format: date-time */
             from: string;
-            /** @description How long it lasted. */
+            /** @description For how long nodes counted in it: ten seconds, less in the part that runs still, and none before the first of them started. */
             seconds: number;
             scheduled: number;
             delivered: number;

@@ -641,7 +641,7 @@ class StatsSlot(Model):
     from_: AwareDatetime
     seconds: float
     """
-    How long it lasted.
+    For how long nodes counted in it: ten seconds, less in the part that runs still, and none before the first of them started.
     """
     scheduled: int
     delivered: int
@@ -1064,7 +1064,7 @@ class Stats(Model):
     """
     counted: bool
     """
-    False: some node counts this tenant together with others, because it counts one hundred tenants on their own already. What it counted is missing.
+    False: on some node the tenant shares series of metrics with others, because a node has series of their own for 100 tenants at most. What was counted there is missing.
     """
     overdue_ms: int | None = None
     """
