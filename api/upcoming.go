@@ -72,7 +72,11 @@ var steps = []time.Duration{
 	time.Hour, 2 * time.Hour, 3 * time.Hour, 6 * time.Hour, 12 * time.Hour, day,
 }
 
-const day = 24 * time.Hour
+const (
+	day = 24 * time.Hour
+
+	stepMax = 100_000 * day
+)
 
 // stepOf reads the parameter step. Without it a step is a sixtieth of the range, or the next length that people count
 // in.
@@ -88,8 +92,11 @@ func stepOf(args *fasthttp.Args, whole postdate.Time) (time.Duration, *Problem) 
 	}
 	text := string(args.Peek("step"))
 	step, err := ParseDuration(text)
-	if err == nil && step < time.Second {
+	switch {
+	case err == nil && step < time.Second:
 		err = invalid("step %q is too short: it must be at least 1s", clip(text))
+	case err == nil && step > stepMax:
+		err = invalid("step %q is too long: it must be at most %s", clip(text), countOf(int(stepMax/day), "day"))
 	}
 	if err != nil {
 		return 0, parameterProblem("step", err)

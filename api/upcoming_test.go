@@ -72,6 +72,7 @@ func TestUpcomingRefuses(t *testing.T) {
 		"step=999ms":              {`"parameter":"step"`, "at least 1s"},
 		"step=-1m":                {`"parameter":"step"`, "at least 1s"},
 		"step=1":                  {`"parameter":"step"`, "not a duration"},
+		"step=2562047h":           {`"parameter":"step"`, "at most 100,000 days"},
 		"step=1s":                 {`"parameter":"step"`, "3,600 slots, and at most 500 are allowed: take a longer step or a shorter range"},
 		"channel=a":               {`"parameter":"channel"`},
 		"from=now":                {`"parameter":"from"`, "RFC 3339"},

@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"net/url"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -35,14 +36,23 @@ func (l *loop) publishTraced(ctx context.Context, e poller.Publish) []publisher.
 	}
 	begin := time.Now()
 	results := l.publish(ctx, e)
-	end := time.Now()
+	l.trace(batch, results, begin, time.Now())
+	return results
+}
+
+// trace makes the spans of a batch. Whatever goes wrong with them, the outcomes are told.
+func (l *loop) trace(batch []postdate.Delivery, results []publisher.Result, begin, end time.Time) {
+	defer func() {
+		if p := recover(); p != nil {
+			l.log.Error("spans of deliveries could not be made", "panic", p, "stack", string(debug.Stack()))
+		}
+	}()
 	for i := range batch {
 		d := delivery{&batch[i], results[i], begin}
 		if span := l.tracer.Start(d.span()); span != nil {
 			d.end(span, end)
 		}
 	}
-	return results
 }
 
 // delivery is what a span says of one attempt to publish a message.

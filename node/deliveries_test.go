@@ -1,6 +1,8 @@
 package node
 
 import (
+	"fmt"
+	"log/slog"
 	"maps"
 	"strings"
 	"testing"
@@ -10,6 +12,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/internal/nodetest"
 	"github.com/postdate/postdate/internal/tracing"
 	"github.com/postdate/postdate/publisher"
 )
@@ -152,5 +155,33 @@ func TestSamplerSettings(t *testing.T) {
 				t.Errorf("%v, %v", traces, err)
 			}
 		})
+	}
+}
+
+// While nothing is traced, the variables of OpenTelemetry mean nothing: other programs may be set by them.
+func TestVariablesOfOthers(t *testing.T) {
+	t.Setenv("OTEL_TRACES_EXPORTER", "console")
+	t.Setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json")
+	if traces, err := openTraces(t.Context(), Config{}); traces != nil || err != nil {
+		t.Errorf("%v, %v", traces, err)
+	}
+}
+
+// The log shows where a collector is, but no token in its address, and not all that it answers.
+func TestErrorsOfACollector(t *testing.T) {
+	err := fmt.Errorf(`failed to send to https://me:secret@collector.example:4318/secret/v1/traces?secret: 400 (body: %s)`, strings.Repeat("x", 5000))
+	got := withoutPaths(err)
+	if strings.Contains(got, "secret") || !strings.Contains(got, "https://collector.example:4318 400") || len(got) > 300 {
+		t.Errorf("the log shows %s", got)
+	}
+}
+
+// If a span cannot be made, the outcomes are told all the same.
+func TestSpansThatCannotBeMade(t *testing.T) {
+	log := &nodetest.Log{}
+	l := &loop{tracer: tracing.New(nil, tracing.Sampler{Ratio: 1}), log: slog.New(slog.NewTextHandler(log, nil))}
+	l.trace([]postdate.Delivery{{Message: &postdate.Message{}}}, make([]publisher.Result, 1), time.Now(), time.Now())
+	if !strings.Contains(log.String(), "spans of deliveries could not be made") {
+		t.Errorf("the log says %s", log)
 	}
 }

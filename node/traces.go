@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"math/rand/v2"
+	"regexp"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -33,8 +34,11 @@ type traces struct {
 
 // openTraces starts to trace, if that is wanted. Nothing is connected yet: a collector may come later.
 func openTraces(ctx context.Context, c Config) (*traces, error) {
+	if !c.Traces {
+		return nil, nil
+	}
 	s, err := readTraceSettings()
-	if !c.Traces || err != nil || s.off {
+	if err != nil || s.off {
 		return nil, err
 	}
 	about, err := resource.New(ctx,
@@ -77,7 +81,8 @@ func (t *traces) close(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, flushMax)
 	defer cancel()
 	if err := t.provider.Shutdown(ctx); err != nil {
-		t.log.Warn("the last traces were not sent: the collector did not take them in time", "error", err)
+		t.log.Warn("the last traces were not sent: the collector did not take them in time",
+			"error", withoutPaths(err))
 	}
 	t.quit()
 }
@@ -98,10 +103,18 @@ func (e *exporter) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) er
 	if err := e.SpanExporter.ExportSpans(ctx, spans); err != nil {
 		e.failed.Do(func() {
 			e.log.Warn("traces cannot be sent, and are dropped: this line comes at most once a minute",
-				"spans", len(spans), "error", err)
+				"spans", len(spans), "error", withoutPaths(err))
 		})
 	}
 	return nil
+}
+
+var collectorURL = regexp.MustCompile(`(https?://)(?:[^/\s"@]*@)?([^/\s"]+)[^\s"]*`)
+
+// withoutPaths is what the log shows of an exporter's error. It quotes the collector's URL, in which a token may stand,
+// and its answer, which may be long.
+func withoutPaths(err error) string {
+	return tracing.Clip(collectorURL.ReplaceAllString(err.Error(), "$1$2"))
 }
 
 // ids gives a trace the id for which it was decided that it is sampled.

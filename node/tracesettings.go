@@ -114,8 +114,8 @@ func checkExporter() error {
 	for _, variable := range []string{ofTraces("TIMEOUT"), "OTEL_BSP_SCHEDULE_DELAY", "OTEL_BSP_EXPORT_TIMEOUT",
 		"OTEL_BSP_MAX_QUEUE_SIZE", "OTEL_BSP_MAX_EXPORT_BATCH_SIZE"} {
 		text := strings.TrimSpace(os.Getenv(variable))
-		if n, err := strconv.Atoi(text); text != "" && (err != nil || n < 1 || n > 1<<30) {
-			return invalid("%s is %q: it must be a whole number of at least 1", variable, text)
+		if n, err := strconv.Atoi(text); text != "" && (err != nil || n < 1 || n > 1<<20) {
+			return invalid("%s is %q: it must be a whole number between 1 and %d", variable, text, 1<<20)
 		}
 	}
 	if _, err := oneOf(ofTraces("COMPRESSION"), "none", "gzip"); err != nil {

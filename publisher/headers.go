@@ -18,7 +18,7 @@ func ClientHeaders(m *postdate.Message) iter.Seq[postdate.Header] {
 			if len(h.Name) >= len(own) && strings.EqualFold(h.Name[:len(own)], own) && !m.Telling(h) {
 				continue
 			}
-			if m.Traceparent != "" && isTrace(h.Name) {
+			if isTrace(m, h.Name) {
 				continue
 			}
 			if !yield(h) {
@@ -28,8 +28,11 @@ func ClientHeaders(m *postdate.Message) iter.Seq[postdate.Header] {
 	}
 }
 
-func isTrace(name string) bool {
-	return strings.EqualFold(name, HeaderTraceparent) || strings.EqualFold(name, HeaderTracestate)
+// isTrace reports whether the message has its own trace context for what the client's header says. Earlier versions
+// took a client's tracestate as any other header.
+func isTrace(m *postdate.Message, name string) bool {
+	return m.Traceparent != "" && strings.EqualFold(name, HeaderTraceparent) ||
+		m.Tracestate != "" && strings.EqualFold(name, HeaderTracestate)
 }
 
 // TraceHeaders yields the headers of the message's own trace context. Postdate passes on what came with the message:

@@ -9,6 +9,7 @@ import (
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/internal/tracing"
 )
 
@@ -22,7 +23,9 @@ func (t *traceContext) take(name, value string) bool {
 	case tracing.HeaderParent:
 		t.parent = value
 	case tracing.HeaderState:
-		t.state = strings.TrimPrefix(t.state+","+value, ",")
+		if len(t.state) <= postdate.TracestateBytesMax { // a longer one is not kept
+			t.state = strings.TrimPrefix(t.state+","+value, ",")
+		}
 	default:
 		return false
 	}

@@ -94,3 +94,17 @@ func TestSpanOfATask(t *testing.T) {
 		t.Errorf("the task has %q, %v, want %q", r.Traceparent, err, parent)
 	}
 }
+
+// A tracestate may stand in many headers. One that is too long is dropped, and costs no more than its length.
+func TestTracestateInManyHeaders(t *testing.T) {
+	var c traceContext
+	for range 100_000 {
+		c.take(tracing.HeaderState, "a=1")
+	}
+	if n := len(c.state); n <= postdate.TracestateBytesMax || n > postdate.TracestateBytesMax+10 {
+		t.Errorf("%d bytes are kept", n)
+	}
+	if _, state := tracing.Checked([]byte(producer), []byte(c.state)); state != "" {
+		t.Errorf("the tracestate is %q", state)
+	}
+}

@@ -42,18 +42,19 @@ func (u *upcoming) slots(ctx context.Context) ([]store.UpcomingSlot, error) {
 	if whole == 0 {
 		return u.estimate(ctx)
 	}
-	groups, err := u.groups(ctx, u.spans(whole, u.q.From, u.q.To), u.most, doc("slot", u.slotOf()))
+	groups, err := u.groups(ctx, u.spans(whole, u.q.From, u.q.To), u.most+1, doc("slot", u.slotOf()))
 	if err != nil {
 		return nil, err
 	}
-	f := store.NewForecast(u.q)
+	f, read := store.NewForecast(u.q), 0
 	for i := range groups {
+		read += groups[i].N
 		u.add(f, int(groups[i].ID.Slot), &groups[i])
 	}
 	if whole < buckets {
 		f.Scale(func(int) float64 { return float64(buckets) / float64(whole) })
 	}
-	return f.Slots(whole == buckets), nil
+	return f.Slots(whole == buckets && read <= u.most), nil // more may have come between the two reads
 }
 
 // spans are a part of each of the first buckets.
