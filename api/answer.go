@@ -278,16 +278,12 @@ func appendCluster(b []byte, c *Cluster) []byte {
 // appendSelf appends what a node says of itself.
 func appendSelf(b []byte, m *Member) []byte {
 	if m.ClockOffset != nil {
-		b = append(b, `,"clockOffsetMs":`...)
-		b = strconv.AppendInt(b, m.ClockOffset.Milliseconds(), 10)
+		b = appendNumber(b, "clockOffsetMs", m.ClockOffset.Milliseconds())
 	}
 	if m.Lease != nil {
-		b = append(b, `,"lease":{"id":`...)
-		b = appendText(b, m.Lease.ID)
-		b = append(b, `,"lastsMs":`...)
-		b = strconv.AppendInt(b, m.Lease.Lasts.Milliseconds(), 10)
-		b = append(b, `,"leftMs":`...)
-		b = append(strconv.AppendInt(b, m.Lease.Left.Milliseconds(), 10), '}')
+		b = appendText(append(b, `,"lease":{"id":`...), m.Lease.ID)
+		b = appendNumber(b, "lastsMs", m.Lease.Lasts.Milliseconds())
+		b = append(appendNumber(b, "leftMs", m.Lease.Left.Milliseconds()), '}')
 	}
 	return b
 }
@@ -307,6 +303,12 @@ func appendBucket(b []byte, k *Bucket) []byte {
 	b = append(b, `,"lag":`...)
 	b = strconv.AppendInt(b, k.Lag.Milliseconds(), 10)
 	return append(b, '}')
+}
+
+// appendNumber appends a number to an object that already has a member.
+func appendNumber(b []byte, name string, n int64) []byte {
+	b = append(append(append(b, ',', '"'), name...), '"', ':')
+	return strconv.AppendInt(b, n, 10)
 }
 
 // appendMember appends a string member to an object that already has a member.

@@ -91,8 +91,3 @@ func appendRates(b []byte, s *stats.Slot) []byte {
 func appendRounded(b []byte, x float64) []byte {
 	return strconv.AppendFloat(b, math.Round(x*1000)/1000, 'f', -1, 64)
 }
-
-func appendNumber(b []byte, name string, n int64) []byte {
-	b = append(append(append(b, ',', '"'), name...), '"', ':')
-	return strconv.AppendInt(b, n, 10)
-}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/url"
 	"runtime/debug"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -17,6 +16,8 @@ import (
 	"github.com/postdate/postdate/internal/tracing"
 	"github.com/postdate/postdate/poller"
 	"github.com/postdate/postdate/publisher"
+	"github.com/postdate/postdate/publisher/kafka"
+	"github.com/postdate/postdate/publisher/rabbitmq"
 )
 
 // traced publishes a batch, and makes a span of each delivery that is sampled.
@@ -121,11 +122,11 @@ func target(m *postdate.Message) []attribute.KeyValue {
 	}
 	switch system {
 	case "rabbitmq":
-		if _, key := exchangeAndKey(m.Channel); key != "" {
+		if _, key := rabbitmq.ExchangeAndKey(m.Channel); key != "" {
 			all = append(all, text("messaging.rabbitmq.destination.routing_key", key))
 		}
 	case "kafka":
-		if key, has := recordKey(m); has {
+		if key, has := kafka.RecordKey(m); has {
 			all = append(all, text("messaging.kafka.message.key", key))
 		}
 	}
@@ -165,26 +166,9 @@ func destination(c postdate.Channel) string {
 	case c.Broker() != "rabbitmq":
 		return c.Target()
 	}
-	exchange, key := exchangeAndKey(c)
+	exchange, key := rabbitmq.ExchangeAndKey(c)
 	if exchange != "" && key != "" {
 		return exchange + ":" + key
 	}
 	return exchange + key
-}
-
-// exchangeAndKey takes a channel of RabbitMQ apart, as its publisher does.
-func exchangeAndKey(c postdate.Channel) (exchange, key string) {
-	if exchange, key, apart := strings.Cut(c.Target(), "/"); apart {
-		return exchange, key
-	}
-	return "", c.Target()
-}
-
-// recordKey is the key of a message's Kafka record; has is false if it has none.
-func recordKey(m *postdate.Message) (key string, has bool) {
-	if m.PartitionKey != "" {
-		return m.PartitionKey, true
-	}
-	none := slices.ContainsFunc(m.Headers, func(h postdate.Header) bool { return h.Name == postdate.HeaderNoKey })
-	return m.ClientID(), !none
 }

@@ -19,20 +19,24 @@ const (
 	headerContentType = "content-type"
 )
 
+// RecordKey returns the key of a message's record; has is false if it has none.
+func RecordKey(m *postdate.Message) (key string, has bool) {
+	if m.PartitionKey != "" {
+		return m.PartitionKey, true
+	}
+	return m.ClientID(), !slices.ContainsFunc(m.Headers, isNoKey)
+}
+
 // record makes the Kafka record of a delivery. A payload is never null: in a compacted topic,
 // null deletes the key.
 func record(d *postdate.Delivery) kmsg.Record {
 	m := d.Message
-	key := m.PartitionKey
-	if key == "" {
-		key = m.ClientID()
+	r := kmsg.Record{Value: m.Payload, Headers: make([]kmsg.Header, 0, len(m.Headers)+8)}
+	if key, has := RecordKey(m); has {
+		r.Key = []byte(key)
 	}
-	r := kmsg.Record{Key: []byte(key), Value: m.Payload, Headers: make([]kmsg.Header, 0, len(m.Headers)+8)}
 	if r.Value == nil {
 		r.Value = []byte{}
-	}
-	if m.PartitionKey == "" && slices.ContainsFunc(m.Headers, isNoKey) {
-		r.Key = nil
 	}
 	own := func(name, value string) {
 		r.Headers = append(r.Headers, kmsg.Header{Key: name, Value: []byte(value)})

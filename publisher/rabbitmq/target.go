@@ -38,3 +38,9 @@ func parseTarget(channel postdate.Channel) (target, error) {
 	}
 	return target{exchange: exchange, key: key}, nil
 }
+
+// ExchangeAndKey returns where a channel's messages go, as [Publisher.Check] takes it; "" for both if it is refused.
+func ExchangeAndKey(channel postdate.Channel) (exchange, key string) {
+	to, _ := parseTarget(channel)
+	return to.exchange, to.key
+}
