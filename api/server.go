@@ -141,6 +141,8 @@ var routes = []route{
 	{"GET", "/readyz", (*Server).getReady, public},
 	{"GET", "/metrics", (*Server).getMetrics, auth.Operate},
 	{"GET", "/openapi.json", (*Server).getOpenAPI, public},
+	{"GET", "/console", (*Server).getConsole, public},
+	{"GET", "/console/{path:*}", (*Server).getConsoleFile, public},
 }
 
 func (s *Server) router() *router.Router {

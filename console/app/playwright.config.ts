@@ -1,0 +1,19 @@
+import { defineConfig } from "@playwright/test";
+
+// The browser is the distribution's Chromium. --no-sandbox, as tests may run as root, who has no sandbox.
+export default defineConfig({
+  testDir: "tests",
+  outputDir: process.env.POSTDATE_TEST_OUTPUT ?? "test-results",
+  workers: 2,
+  fullyParallel: true,
+  forbidOnly: true,
+  reporter: "list",
+  timeout: 60_000,
+  expect: { timeout: 15_000 },
+  use: {
+    locale: "en-GB",
+    timezoneId: "Europe/Berlin",
+    viewport: { width: 1280, height: 800 },
+    launchOptions: { executablePath: process.env.POSTDATE_TEST_CHROMIUM, args: ["--no-sandbox"] },
+  },
+});

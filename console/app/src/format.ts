@@ -1,0 +1,49 @@
+// Numbers and times as people read them.
+
+const whole = new Intl.NumberFormat("en");
+const short = new Intl.NumberFormat("en", { maximumSignificantDigits: 3 });
+const compact = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
+const bytesUnits = ["bytes", "KiB", "MiB", "GiB", "TiB"];
+
+/** count writes 1234567 as 1,234,567. */
+export const count = (n: number) => whole.format(n);
+
+/** brief writes 1234567 as 1.2M. */
+export const brief = (n: number) => compact.format(n);
+
+/** rate writes a number per second. */
+export const rate = (n: number) => (n >= 100 ? whole.format(Math.round(n)) : short.format(n));
+
+/** ms writes milliseconds as 4.2 ms, 1.5 s, 3 min, 2 h or 5 days. */
+export function ms(n: number): string {
+  const steps: [number, string][] = [[86_400_000, "days"], [3_600_000, "h"], [60_000, "min"], [1000, "s"]];
+  for (const [length, unit] of steps) {
+    if (Math.abs(n) >= length * (unit === "days" ? 2 : 1)) return `${short.format(n / length)} ${unit}`;
+  }
+  return `${short.format(n)} ms`;
+}
+
+/** bytes writes 1536 as 1.5 KiB. */
+export function bytes(n: number): string {
+  let unit = 0;
+  for (; n >= 1024 && unit < bytesUnits.length - 1; unit++) n /= 1024;
+  return `${short.format(n)} ${bytesUnits[unit]}`;
+}
+
+const clock = new Intl.DateTimeFormat("sv", { dateStyle: "short", timeStyle: "medium" });
+const hourMinute = new Intl.DateTimeFormat("sv", { timeStyle: "short" });
+
+/** local writes a time of the API in the browser's time zone: 2027-01-31 09:30:00. */
+export const local = (time: string | number) => clock.format(new Date(time));
+
+/** hour writes the hour and minute of a time in the browser's time zone. */
+export const hour = (time: string | number) => hourMinute.format(new Date(time));
+
+/** zone names the browser's time zone. */
+export const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
+
+/** distance says how far a time is from now: in 3 min, 2 h ago. */
+export function distance(time: string | number, now = Date.now()): string {
+  const away = new Date(time).getTime() - now;
+  return away >= 0 ? `in ${ms(away)}` : `${ms(-away)} ago`;
+}

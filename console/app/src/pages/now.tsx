@@ -1,0 +1,80 @@
+// Now: what the cluster does, live.
+import { useMemo } from "preact/hooks";
+import { type Schemas, answer, api } from "../api";
+import { Chart } from "../chart";
+import { bytes, count, ms, rate } from "../format";
+import { Figure, Page } from "../parts";
+import { useLive } from "../poll";
+import { tenant } from "../session";
+
+export function Now() {
+  const { value: stats, fault } = useLive((signal) => answer(api.GET("/v1/stats", { signal })), 2000, [tenant.value]);
+  const whose = tenant.value ? `of tenant ${tenant.value}` : "in the whole cluster";
+  return (
+    <Page title="Now" about={`What happens ${whose}: the last minute in figures, the last ten as lines.`} fault={fault}>
+      {stats && <Figures stats={stats} />}
+      {stats && <Lines stats={stats} />}
+    </Page>
+  );
+}
+
+function Figures({ stats }: { stats: Schemas["Stats"] }) {
+  const { perSecond: per, lastMinute, pending } = stats;
+  const late = lastMinute.latenessMs;
+  return (
+    <>
+      {stats.missing.length > 0 && (
+        <p role="alert" class="fault">No answer from {stats.missing.join(", ")}: what it did is not counted here.</p>
+      )}
+      <dl class="figures">
+        <Figure name="Scheduled" value={`${rate(per.scheduled)}/s`} about={`${count(lastMinute.scheduled)} in the last minute: new, replaced and moved messages`} />
+        <Figure name="Delivered" value={`${rate(per.delivered)}/s`} about={`${count(lastMinute.delivered)} in the last minute, confirmed by their channel`} />
+        <Figure name="Failed" value={`${rate(per.failed)}/s`} alarm={lastMinute.failed > 0} about={`${count(lastMinute.failed)} in the last minute: given up for good`} />
+        <Figure name="Cancelled" value={`${rate(per.cancelled)}/s`} about={`${count(lastMinute.cancelled)} in the last minute`} />
+        <Figure name="Lateness, median" value={late ? ms(late.p50) : "–"} about="Half of the last minute's deliveries were confirmed within this time after they were due" />
+        <Figure name="Lateness, p99" value={late ? ms(late.p99) : "–"} about="99 of 100 were confirmed within this time after they were due" />
+        {stats.overdueMs !== undefined && (
+          <Figure name="Overdue" value={stats.overdueMs > 0 ? ms(stats.overdueMs) : "nothing"} alarm={stats.overdueMs > 10_000}
+            about="How long the message that waits longest has been due and is not settled" />
+        )}
+        {stats.inHand !== undefined && <Figure name="In hand" value={count(stats.inHand)} about="Messages in the memory of nodes: due soon, or at a broker" />}
+        {pending && <Figure name="Pending" value={count(pending.messages)} about={`Messages that are stored and not yet settled, with ${bytes(pending.bytes)} of payload`} />}
+        {stats.channelsDown !== undefined && (
+          <Figure name="Channels down" value={count(stats.channelsDown)} alarm={stats.channelsDown > 0} about="Channels whose broker does not take messages at present" />
+        )}
+      </dl>
+    </>
+  );
+}
+
+function Lines({ stats }: { stats: Schemas["Stats"] }) {
+  const { times, rates, lateness } = useMemo(() => {
+    const slots = stats.slots.filter((s) => s.seconds > 0);
+    const per = (name: "scheduled" | "delivered" | "failed" | "cancelled") => slots.map((s) => s[name] / s.seconds);
+    return {
+      times: slots.map((s) => Date.parse(s.from)),
+      rates: [
+        { name: "scheduled", values: per("scheduled") },
+        { name: "delivered", values: per("delivered") },
+        { name: "failed", values: per("failed") },
+        { name: "cancelled", values: per("cancelled") },
+      ],
+      lateness: [
+        { name: "lateness p50", values: slots.map((s) => s.latenessMs?.p50 ?? null) },
+        { name: "lateness p99", values: slots.map((s) => s.latenessMs?.p99 ?? null) },
+      ],
+    };
+  }, [stats]);
+  return (
+    <div class="charts">
+      <section>
+        <h2>Messages per second</h2>
+        <Chart label="Messages per second in the last ten minutes; the figures above say the latest" times={times} series={rates} write={rate} />
+      </section>
+      <section>
+        <h2>Lateness</h2>
+        <Chart label="Lateness in the last ten minutes; the figures above say the latest" times={times} series={lateness} write={ms} />
+      </section>
+    </div>
+  );
+}

@@ -1,0 +1,64 @@
+// Live data: a page reads again and again while somebody looks at it.
+import { useEffect, useState } from "preact/hooks";
+
+const turnMs = 1000;
+let next = 0;
+
+/** turn waits until a page may repeat a request: all that is on it repeats at most one request a second. */
+async function turn(): Promise<void> {
+  const now = performance.now();
+  const wait = Math.max(0, next - now);
+  next = now + wait + turnMs;
+  await new Promise((done) => setTimeout(done, wait));
+}
+
+/** seen waits until the page is in sight. */
+function seen(): Promise<void> {
+  return new Promise((done) => {
+    if (!document.hidden) return done();
+    document.addEventListener("visibilitychange", () => done(), { once: true });
+  });
+}
+
+/** Live is the latest value that was read, and why the last try to read it failed. */
+export interface Live<T> {
+  value: T | undefined;
+  fault: Error | undefined;
+  /** again reads at once. */
+  again(): void;
+}
+
+/**
+ * useLive reads a value now and every so many milliseconds, in turn with whatever else the page reads. It begins anew
+ * when what it depends on changes, and keeps the last value while a read fails. everyMs 0: it reads once.
+ */
+export function useLive<T>(read: (signal: AbortSignal) => Promise<T>, everyMs: number, on: unknown[] = []): Live<T> {
+  const [value, setValue] = useState<T>();
+  const [fault, setFault] = useState<Error>();
+  const [round, setRound] = useState(0);
+  useEffect(() => setValue(undefined), on);
+  useEffect(() => {
+    const stop = new AbortController();
+    void (async () => {
+      for (let first = true; !stop.signal.aborted; first = false) {
+        if (!first) {
+          await new Promise((done) => setTimeout(done, Math.max(0, everyMs - turnMs)));
+          await seen();
+          await turn();
+        }
+        if (stop.signal.aborted) return;
+        try {
+          const read_ = await read(stop.signal);
+          if (stop.signal.aborted) return;
+          setValue(() => read_);
+          setFault(undefined);
+        } catch (failed) {
+          if (!stop.signal.aborted) setFault(failed as Error);
+        }
+        if (everyMs === 0) return;
+      }
+    })();
+    return () => stop.abort();
+  }, [...on, round]);
+  return { value, fault, again: () => setRound((n) => n + 1) };
+}
