@@ -1,0 +1,197 @@
+package console
+
+import (
+	"bytes"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/postdate/postdate/internal/proctest"
+	"github.com/postdate/postdate/store/mongo/mongotest"
+)
+
+// compressedMax bounds what a browser loads for the console, in bytes.
+const compressedMax = 150 << 10
+
+// The console stays small: all of its files together, not only those of one page.
+func TestTheConsoleIsSmall(t *testing.T) {
+	sum := 0
+	for _, file := range files() {
+		sum += min(len(file.Body), len(file.Gzip))
+	}
+	t.Logf("%d bytes, compressed", sum)
+	if sum > compressedMax {
+		t.Errorf("the console has %d bytes, compressed: at most %d", sum, compressedMax)
+	}
+}
+
+// A path that is no file is a page, so that a link to a page works; a file of another version is not there.
+func TestOpen(t *testing.T) {
+	page, ok := Open("messages")
+	if !ok || !strings.HasPrefix(page.ContentType, "text/html") || page.CacheControl != "no-cache" {
+		t.Errorf("a page is %q, cached %q, there: %v", page.ContentType, page.CacheControl, ok)
+	}
+	if _, ok := Open("assets/index-old.js"); ok {
+		t.Error("a file that is not there is there")
+	}
+	for name, file := range files() {
+		if got, ok := Open(name); !ok || !bytes.Equal(got.Body, file.Body) || got.ContentType == "" {
+			t.Errorf("%s is there: %v, as %q", name, ok, got.ContentType)
+		}
+	}
+}
+
+// app is a copy of the console's sources, with its tools.
+type app struct {
+	t          *testing.T
+	dir, tools string
+}
+
+func newApp(t *testing.T) *app {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("it needs tools from npm")
+	}
+	tools, err := exec.Command("bash", "../.ci/clienttools").Output()
+	if err != nil {
+		t.Fatalf("%v: make deps installs what it needs", err)
+	}
+	root := t.TempDir()
+	a := &app{t, filepath.Join(root, "console", "app"), strings.TrimSpace(string(tools))}
+	copyTree(t, "app", a.dir)
+	copyTree(t, "../api/openapi.json", filepath.Join(root, "api", "openapi.json"))
+	if err := os.Symlink(filepath.Join(a.tools, "console", "node_modules"), filepath.Join(a.dir, "node_modules")); err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// copyTree copies a file, or a folder without what somebody has built or installed in it.
+func copyTree(t *testing.T, from, to string) {
+	t.Helper()
+	err := filepath.WalkDir(from, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() {
+			if name := entry.Name(); name == "node_modules" || name == "test-results" {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		rel, _ := filepath.Rel(from, path)
+		target := filepath.Join(to, rel)
+		if err := os.MkdirAll(filepath.Dir(target), 0o755); err != nil {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(target, text, 0o644)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// run runs a tool of the console, which must succeed.
+func (a *app) run(env []string, name string, args ...string) string {
+	a.t.Helper()
+	cmd := exec.CommandContext(a.t.Context(), filepath.Join(a.dir, "node_modules", ".bin", name), args...)
+	cmd.Dir = a.dir
+	cmd.Env = append(os.Environ(), "PATH="+filepath.Join(a.tools, "bin")+":"+os.Getenv("PATH"), "NO_COLOR=1")
+	cmd.Env = append(cmd.Env, env...)
+	said, err := cmd.CombinedOutput()
+	if err != nil {
+		a.t.Fatalf("%s %q: %v\n%s", name, args, err, said)
+	}
+	return string(said)
+}
+
+// The committed files are those that the sources make, and the types those of the OpenAPI document.
+func TestBuiltFilesAreThoseOfTheSources(t *testing.T) {
+	a := newApp(t)
+	const types = "src/api.gen.ts"
+	a.run(nil, "openapi-typescript", "../../api/openapi.json", "--output", types)
+	same(t, filepath.Join("app", types), filepath.Join(a.dir, types))
+	a.run(nil, "tsc", "--noEmit")
+	a.run(nil, "vite", "build")
+	same(t, "dist", filepath.Join(a.dir, "../dist"))
+	same(t, filepath.Join(a.dir, "../dist"), "dist")
+}
+
+// same checks that every file of a folder, or one file, is the same in another place.
+func same(t *testing.T, left, right string) {
+	t.Helper()
+	err := filepath.WalkDir(left, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		rel, _ := filepath.Rel(left, path)
+		a, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		b, err := os.ReadFile(filepath.Join(right, rel))
+		if err != nil || !bytes.Equal(a, b) {
+			t.Errorf("%s is not what the sources make (%v): run make console", path, err)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// The pages, in a real Chromium, against real nodes: the tests are in app/tests.
+func TestInChromium(t *testing.T) {
+	a := newApp(t)
+	browser := chromium(t)
+	binary, plain := filepath.Join(t.TempDir(), "postdate"), filepath.Join(t.TempDir(), "plain")
+	build(t, "-race", "-o", binary)
+	build(t, "-o", plain)
+	args := []string{"test"}
+	if only := os.Getenv("POSTDATE_TEST_CONSOLE"); only != "" { // while working on one page
+		args = append(args, strings.Fields(only)...)
+	}
+	t.Log(a.run([]string{
+		"POSTDATE_TEST_BINARY=" + binary,
+		"POSTDATE_TEST_PLAIN_BINARY=" + plain,
+		"POSTDATE_TEST_CHROMIUM=" + browser,
+		"POSTDATE_TEST_MONGODB_URI=" + mongotest.Fresh(t),
+	}, "playwright", args...))
+}
+
+func build(t *testing.T, flags ...string) {
+	t.Helper()
+	args := append(append([]string{"build"}, flags...), "../cmd/postdate")
+	if said, err := exec.CommandContext(t.Context(), "go", args...).CombinedOutput(); err != nil {
+		t.Fatalf("go %q: %v\n%s", args, err, said)
+	}
+}
+
+// chromium finds the browser, and says which one it is.
+var browser = sync.OnceValues(func() (path string, err error) {
+	if path = os.Getenv("POSTDATE_TEST_CHROMIUM"); path != "" {
+		return path, nil
+	}
+	return exec.LookPath("chromium")
+})
+
+func chromium(t *testing.T) string {
+	t.Helper()
+	path, err := browser()
+	if err != nil {
+		t.Fatalf("%v: make deps installs Chromium; or name one in POSTDATE_TEST_CHROMIUM", err)
+	}
+	proctest.Part(t, "chromium", func() (string, error) {
+		version, err := exec.Command(path, "--version").Output()
+		return "Console: in " + strings.TrimSpace(string(version)), err
+	})
+	return path
+}
