@@ -52,7 +52,7 @@ var mayImport = map[string][]string{
 	"poller":                          {".", "bucket", "fence", "recurrence", "store", "publisher", "internal/series", "internal/stats"},
 	"auth":                            {".", "store", "internal/oidctest"},
 	"quota":                           {".", "store", "internal/series"},
-	"api":                             {".", "auth", "bucket", "quota", "recurrence", "store", "internal/amqp", "internal/series", "internal/stats", "internal/tracing"},
+	"api":                             {".", "auth", "bucket", "console", "quota", "recurrence", "store", "internal/amqp", "internal/series", "internal/stats", "internal/tracing"},
 	"api/ingest":                      {".", "api", "recurrence", "store", "internal/amqp", "internal/tracing"},
 	"api/ingest/rabbitmq":             {".", "api/ingest", "internal/amqp", "internal/amqpdial", "internal/certs"},
 	"api/ingest/kafka":                {".", "api/ingest"},
@@ -70,6 +70,7 @@ var mayImport = map[string][]string{
 	"internal/nodetest":               {"client", "internal/account"},
 	"internal/benchtest":              {},
 	"clients":                         {},
+	"console":                         {},
 	"client":                          {"."},
 	"node":                            {"*"},
 	"node/machine":                    {".", "bucket", "fence", "poller", "ring", "store"},
@@ -117,14 +118,14 @@ type source struct {
 
 func (s *source) at(n ast.Node) token.Position { return s.set.Position(n.Pos()) }
 
-// files lists the checkout's files with this ending, except hidden ones and test data.
+// files lists the checkout's files with this ending, except hidden ones, test data, and what npm installed.
 func files(t *testing.T, ending string) (paths []string) {
 	t.Helper()
 	err := filepath.WalkDir(".", func(p string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
-		if d.IsDir() && p != "." && (d.Name()[0] == '.' || d.Name() == "testdata") {
+		if d.IsDir() && p != "." && (d.Name()[0] == '.' || d.Name() == "testdata" || d.Name() == "node_modules") {
 			return filepath.SkipDir
 		}
 		if !d.IsDir() && strings.HasSuffix(p, ending) {

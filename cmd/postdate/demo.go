@@ -32,6 +32,7 @@ const (
 
 func newDemo(p process) *cobra.Command {
 	var rabbitMQ string
+	var console bool
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "See the whole thing at work, in six seconds",
@@ -39,26 +40,31 @@ func newDemo(p process) *cobra.Command {
 seconds ahead over HTTP, cancel one, and print the other nine as they arrive, each
 with how late it was: the time from its due time to its receipt here. With
 --rabbitmq they arrive on a queue of that broker, which is removed at the end.
+It exits with 1 if one is missing or early, or if the cancelled one arrives.
 
-It exits with 1 if one is missing or early, or if the cancelled one arrives.`,
+With --console, start the node and keep it busy until Ctrl-C, and print where
+its console is, to look at in a browser.`,
 		Example: `  postdate demo
+  postdate demo --console
   postdate demo --rabbitmq amqp://guest:guest@127.0.0.1:5672/`,
 		Args: cobra.NoArgs,
 	}
 	cmd.Flags().StringVar(&rabbitMQ, "rabbitmq", "", "use a queue of this RabbitMQ (or POSTDATE_RABBITMQ)")
+	cmd.Flags().BoolVar(&console, "console", false, "keep the node and its console busy until Ctrl-C")
+	cmd.MarkFlagsMutuallyExclusive("rabbitmq", "console")
 	cmd.RunE = action(func(cmd *cobra.Command, _ []string) error {
 		if err := resolve(cmd.Flags(), p.environ); err != nil {
 			return err
 		}
 		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 		defer stop()
-		return secrets{urls: []string{rabbitMQ}}.redactError(demo(ctx, cmd, rabbitMQ))
+		return secrets{urls: []string{rabbitMQ}}.redactError(demo(ctx, cmd, rabbitMQ, console))
 	})
 	return cmd
 }
 
 // demo starts a node and a receiver, runs the show, and removes both.
-func demo(ctx context.Context, cmd *cobra.Command, rabbitMQ string) (err error) {
+func demo(ctx context.Context, cmd *cobra.Command, rabbitMQ string, console bool) (err error) {
 	folder, err := os.MkdirTemp("", "postdate-demo-")
 	if err != nil {
 		return fmt.Errorf("cannot make a temporary folder: %w", err)
@@ -69,6 +75,7 @@ func demo(ctx context.Context, cmd *cobra.Command, rabbitMQ string) (err error) 
 	config.HTTP = "127.0.0.1:0"
 	config.Store = "pebble:" + filepath.Join(folder, "data")
 	config.RabbitMQ = rabbitMQ
+	config.Webhook.Allow = []string{"127.0.0.1"} // the demo's own receiver
 	config.Version = buildVersion()
 	config.Log = newLog(secrets{urls: []string{rabbitMQ}}.redact(cmd.ErrOrStderr()), "warn", "text")
 	if err := config.Validate(); err != nil {
@@ -89,12 +96,15 @@ func demo(ctx context.Context, cmd *cobra.Command, rabbitMQ string) (err error) 
 	if err != nil {
 		return err
 	}
+	fmt.Fprintf(cmd.OutOrStdout(), "\nPostdate demo: one node at %s, on an embedded store\n\n", c.Server())
+	if console {
+		return (&liveDemo{out: cmd.OutOrStdout(), client: c}).run(ctx)
+	}
 	receiver, err := newReceiver(c, rabbitMQ)
 	if err != nil {
 		return err
 	}
 	defer receiver.close()
-	fmt.Fprintf(cmd.OutOrStdout(), "\nPostdate demo: one node at %s, on an embedded store\n\n", c.Server())
 	show := &demoShow{out: cmd.OutOrStdout(), client: c, channel: receiver.channel()}
 	return show.run(ctx, receiver)
 }
