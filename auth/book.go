@@ -55,7 +55,7 @@ func (b *book) authenticate(header []byte, now postdate.Time) (*Identity, *entry
 		e := b.keys[string(id)]
 		switch {
 		case e == nil || text[keyBytes-secretBytes-1] != '_' || !sameHash(secret, &e.hash):
-		case e.expiresAt != 0 && now >= e.expiresAt:
+		case e.identity.ExpiresAt != 0 && now >= e.identity.ExpiresAt:
 			return &e.identity, e, Expired
 		default:
 			return &e.identity, e, Accepted

@@ -47,15 +47,21 @@ type Identity struct {
 	Tenant   string
 	Scopes   []Scope
 	Channels []string // patterns of the channels that it may use; none: all
+	// ExpiresAt is when its key or token ends; 0: never.
+	ExpiresAt postdate.Time
 }
 
 // Credential is what i comes with, for people.
 func (i *Identity) Credential() string {
-	if user, is := strings.CutPrefix(i.KeyID, tokenIDPrefix); is {
+	if user, is := i.Subject(); is {
 		return "the token of " + user
 	}
 	return "the key " + i.KeyID
 }
+
+// Subject returns the user whose token i comes with, at most the first 100 bytes of its name; false: i comes with a
+// key.
+func (i *Identity) Subject() (user string, is bool) { return strings.CutPrefix(i.KeyID, tokenIDPrefix) }
 
 // tokenIDPrefix comes before a token's user in place of a key's id.
 const tokenIDPrefix = "oidc:"

@@ -47,9 +47,8 @@ type Keeper struct {
 
 // entry is one key in the book.
 type entry struct {
-	hash      [sha256.Size]byte
-	expiresAt postdate.Time
-	identity  Identity
+	hash     [sha256.Size]byte
+	identity Identity
 
 	used  atomic.Int64 // when it was last used on this node
 	noted int64        // what of it is in the store; guarded by Keeper.noting
@@ -118,8 +117,8 @@ func (k *Keeper) Look(ctx context.Context) error {
 }
 
 func entryOf(key *store.APIKey) *entry {
-	e := &entry{hash: key.SecretHash, expiresAt: key.ExpiresAt,
-		identity: Identity{KeyID: key.ID, Tenant: key.Tenant, Channels: key.Channels}}
+	e := &entry{hash: key.SecretHash, identity: Identity{KeyID: key.ID, Tenant: key.Tenant, Channels: key.Channels,
+		ExpiresAt: key.ExpiresAt}}
 	for _, s := range key.Scopes {
 		e.identity.Scopes = append(e.identity.Scopes, Scope(s))
 	}

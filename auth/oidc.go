@@ -84,7 +84,6 @@ type keySet struct{ keys []jose.JSONWebKey }
 type verified struct {
 	identity Identity
 	by       *keySet
-	expires  time.Time
 }
 
 // NewTokens makes a Tokens. It knows no keys until Run has read them.
@@ -242,9 +241,10 @@ func usable(texts []json.RawMessage) (keys []jose.JSONWebKey) {
 // Authenticate says who sends a token. An error of KindInvalid says why the token is refused, and
 // one of KindUnavailable that nobody can say now.
 func (t *Tokens) Authenticate(token []byte) (*Identity, error) {
-	now := t.c.Now().Std()
+	at := t.c.Now()
+	now := at.Std()
 	keys, hash := t.keys.Load(), sha256.Sum256(token)
-	if v := t.remembered(hash); v != nil && v.by == keys && now.Before(v.expires) {
+	if v := t.remembered(hash); v != nil && v.by == keys && at < v.identity.ExpiresAt {
 		return &v.identity, nil
 	}
 	text, keyID, err := t.inspect(token, now)
@@ -272,7 +272,7 @@ func (t *Tokens) Authenticate(token []byte) (*Identity, error) {
 	if err != nil {
 		return nil, refused("%w", err)
 	}
-	v := &verified{by: keys, expires: good.Expiry}
+	v := &verified{by: keys}
 	if v.identity, err = t.identity(good); err != nil {
 		return nil, err
 	}
@@ -352,7 +352,11 @@ func (t *Tokens) identity(token *oidc.IDToken) (Identity, error) {
 	if token.Subject == "" {
 		return Identity{}, refused("it has no claim sub, which names its user")
 	}
-	i := Identity{KeyID: tokenIDPrefix + token.Subject[:min(len(token.Subject), subjectShown)], Tenant: tenant}
+	i := Identity{KeyID: tokenIDPrefix + token.Subject[:min(len(token.Subject), subjectShown)], Tenant: tenant,
+		ExpiresAt: postdate.LatestTime}
+	if token.Expiry.Before(postdate.LatestTime.Std()) {
+		i.ExpiresAt = postdate.WallOf(token.Expiry)
+	}
 	for _, name := range scopeNames(claimOf(claims, t.c.ScopeClaim)) {
 		if s, err := ParseScope(name); err == nil { // others are for other services
 			i.Scopes = append(i.Scopes, s)
