@@ -317,7 +317,7 @@ func (c *contract) successes() {
 	c.mergePatch("/v1/channels", `{"channel":"inbox:test","failureChannel":null}`)
 	c.call(200, "PATCH", "/v1/tenants/acme", `{"requestsPerSecond":0.5,"pendingMax":7,"weight":2}`)
 	c.mergePatch("/v1/tenants/acme", `{"requestsPerSecond":null}`)
-	for _, path := range []string{"/v1/tenants", "/v1/channels", "/v1/cluster", "/v1/stats", "/healthz", "/readyz", "/metrics", "/openapi.json"} {
+	for _, path := range []string{"/v1/tenants", "/v1/channels", "/v1/cluster", "/v1/stats", "/v1/whoami", "/healthz", "/readyz", "/metrics", "/openapi.json"} {
 		c.call(200, "GET", path, "")
 	}
 }
@@ -425,7 +425,7 @@ func (c *contract) refusals() {
 	}
 	c.call(400, "GET", "/v1/messages/x%20y", "")
 	c.call(400, "DELETE", "/v1/messages/x%20y", "")
-	for _, path := range []string{"/v1/messages?x=1", "/v1/upcoming?x=1", "/v1/inbox/test?x=1", "/v1/cluster?x=1", "/v1/stats?x=1", "/v1/channels?x=1", "/v1/keys?x=1", "/v1/tenants?x=1", "/schedulers?x=1"} {
+	for _, path := range []string{"/v1/messages?x=1", "/v1/upcoming?x=1", "/v1/inbox/test?x=1", "/v1/cluster?x=1", "/v1/stats?x=1", "/v1/channels?x=1", "/v1/whoami?x=1", "/v1/keys?x=1", "/v1/tenants?x=1", "/schedulers?x=1"} {
 		c.call(400, "GET", path, "")
 	}
 }
@@ -444,11 +444,14 @@ func (c *contract) strangers() {
 			body = "{}"
 		}
 		c.call(401, method, path, body, "Authorization: Basic x")
-		other := reads
-		if (*operation.Security)[0]["bearer"][0] == string(auth.ReadMessages) {
-			other = writes
+		refused := []string{bearer(reads)}
+		switch scopes := (*operation.Security)[0]["bearer"]; {
+		case len(scopes) == 0:
+			refused = append(refused, "Postdate-Tenant: beta")
+		case scopes[0] == string(auth.ReadMessages):
+			refused = []string{bearer(writes)}
 		}
-		c.call(403, method, path, body, "Authorization: Bearer "+other)
+		c.call(403, method, path, body, refused...)
 	}
 }
 

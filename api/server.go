@@ -132,6 +132,7 @@ var routes = []route{
 	{"PATCH", "/v1/channels", (*Server).patchChannel, auth.ChangeChannels},
 	{"GET", "/v1/cluster", (*Server).getCluster, auth.Operate},
 	{"GET", "/v1/stats", (*Server).getStats, auth.Operate},
+	{"GET", "/v1/whoami", (*Server).whoAmI, anyKey},
 	{"GET", "/v1/keys", (*Server).getKeys, auth.Admin},
 	{"POST", "/v1/keys", (*Server).postKey, auth.Admin},
 	{"DELETE", "/v1/keys/{id}", (*Server).deleteKey, auth.Admin},

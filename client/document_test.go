@@ -146,6 +146,8 @@ func TestEveryCallOfTheDocument(t *testing.T) {
 	check("pause", true, nil, c.Pause(ctx, "rabbitmq:orders"))
 	made, err := c.CreateKey(ctx, client.KeyWish{Tenant: "acme", Scopes: []string{"sched:w"}})
 	check("create key", made.ID == "k3v9x0q2m7ab" && strings.HasPrefix(made.Text, "pd_"+made.ID) && made.Tenant == "acme" && made.ExpiresAt.Month() == time.April, made, err)
+	caller, err := c.WhoAmI(ctx)
+	check("who am I", err == nil && caller.Asked && caller.Tenant == "acme" && caller.Scopes[1] == "sched:w" && caller.Channels[0] == "rabbitmq:acme-*" && caller.KeyID == made.ID && caller.ExpiresAt.Equal(made.ExpiresAt), caller, err)
 	keys, err := c.Keys(ctx)
 	check("keys", err == nil && len(keys) == 1 && keys[0].Scopes[1] == "sched:r" && keys[0].Channels[0] == "rabbitmq:acme-*" && keys[0].LastUsedAt.Equal(at), keys, err)
 	check("revoke key", true, nil, c.RevokeKey(ctx, made.ID))

@@ -33,6 +33,22 @@ type NewKey struct {
 	Text string `json:"key"`
 }
 
+// Caller is what a client's key or token is for.
+type Caller struct {
+	Asked     bool      `json:"asked"`     // false: the node asks nobody for a key, and everybody may do everything
+	Tenant    string    `json:"tenant"`    // whose messages, inboxes and channels the client's are
+	Scopes    []string  `json:"scopes"`    // all that it has, also those that admin stands for
+	Channels  []string  `json:"channels"`  // patterns of the channels that it may use; none: all
+	KeyID     string    `json:"keyId"`     // admin-key: the operator's own; "": it has no key
+	Subject   string    `json:"subject"`   // the user of its token, at most 100 bytes; "": it has none
+	ExpiresAt time.Time `json:"expiresAt"` // zero: at no known time
+}
+
+// WhoAmI says what the client's key or token is for.
+func (c *Client) WhoAmI(ctx context.Context) (Caller, error) {
+	return get[Caller](ctx, c, "/v1/whoami")
+}
+
 // CreateKey makes an API key. All nodes accept it within a second. If the outcome is unknown
 // (see MayBeDone), a key may be there whose text nobody has: list the keys and revoke it.
 func (c *Client) CreateKey(ctx context.Context, wish KeyWish) (made NewKey, err error) {

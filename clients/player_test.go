@@ -295,6 +295,7 @@ var ofOperations = calls{
 	},
 	"getCluster": func(ctx context.Context, c *client.Client, _ map[string]any) (any, error) { return c.Cluster(ctx) },
 	"getStats":   func(ctx context.Context, c *client.Client, _ map[string]any) (any, error) { return c.Stats(ctx) },
+	"whoAmI":     func(ctx context.Context, c *client.Client, _ map[string]any) (any, error) { return c.WhoAmI(ctx) },
 	"listKeys": func(ctx context.Context, c *client.Client, _ map[string]any) (any, error) {
 		keys, err := c.Keys(ctx)
 		return map[string]any{"keys": keys}, err

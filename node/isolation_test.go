@@ -42,6 +42,7 @@ var foreign = map[string]struct {
 	"PATCH /v1/channels":                                 {"/v1/channels", `{"channel":"inbox:both","paused":true}`, 200},
 	"GET /v1/cluster":                                    {"/v1/cluster", "", 200},
 	"GET /v1/stats":                                      {"/v1/stats", "", 200},
+	"GET /v1/whoami":                                     {"/v1/whoami", "", 200},
 	"GET /v1/keys":                                       {"/v1/keys", "", 403},
 	"POST /v1/keys":                                      {"/v1/keys", `{"tenant":"acme","scopes":["sched:r"]}`, 403},
 	"DELETE /v1/keys/{id}":                               {"/v1/keys/x", "", 403},

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from postdate_client import AuthenticatedClient, models
 from postdate_client.api.inbox import acknowledge_messages, read_inbox, receive_messages
-from postdate_client.api.keys import create_key, list_keys, revoke_key
+from postdate_client.api.keys import create_key, list_keys, revoke_key, who_am_i
 from postdate_client.api.messages import (
     cancel_message,
     cancel_messages,
@@ -156,6 +156,8 @@ assert [c.state for c in channels if c.channel == CHANNEL] == [models.ChannelSta
 wish = models.KeyWish(tenant="python", scopes=[models.Scope.SCHEDR], expires="1h")
 new = ok(create_key.sync_detailed, models.NewKey, body=wish)
 assert new.id in [k.id for k in ok(list_keys.sync_detailed, models.KeyList).keys]
+caller = ok(who_am_i.sync_detailed, models.Caller)
+assert caller.asked and caller.key_id == "admin-key" and models.Scope.ADMIN in caller.scopes
 assert ok(revoke_key.sync_detailed, models.RevokedKey, new.id).revoked
 limits = ok(change_tenant.sync_detailed, models.Tenant, "python", body=models.TenantChange(pending_max=7, weight=None))
 assert limits in ok(list_tenants.sync_detailed, models.TenantList).tenants

@@ -141,6 +141,8 @@ assert.equal(channels.find((c) => c.channel === channel)?.state, "paused");
 const wish: components["schemas"]["KeyWish"] = { tenant: "typescript", scopes: ["sched:r"], expires: "1h" };
 const { id } = await ok(client.POST("/v1/keys", { body: wish }));
 assert.ok((await ok(client.GET("/v1/keys"))).keys.some((k) => k.id === id));
+const caller = await ok(client.GET("/v1/whoami"));
+assert.ok(caller.asked && caller.keyId === "admin-key" && caller.scopes.includes("admin"));
 assert.ok((await ok(client.DELETE("/v1/keys/{id}", at(id)))).revoked);
 const tenant = await ok(
   client.PATCH("/v1/tenants/{tenant}", {

@@ -45,6 +45,7 @@ func TestKeysCommand(t *testing.T) {
 		{[]string{server}, []string{"cancel", "o-1", "--api-key", key}, exitOK, "cancelled o-1"},
 		{admin, []string{"keys", "list"}, exitOK, id + "  acme    sched:w,sched:r,ops:r  inbox:*"},
 		{admin, []string{"keys", "list", "--json"}, exitOK, `"channels":["inbox:*"]`},
+		{[]string{server}, []string{"whoami", "--api-key", key}, exitOK, "scopes    sched:r,sched:w,ops:r\nchannels  inbox:*\nkey       " + id + "\nexpires   2"},
 		{admin, []string{"keys", "revoke"}, exitUsage, "say which: the id of a key, which \"postdate keys list\" shows"},
 		{admin, []string{"keys", "revoke", "pd_"}, exitUsage, "say which: the id of a key, which"},
 		{admin, []string{"keys", "revoke", key}, exitOK, "revoked " + id},

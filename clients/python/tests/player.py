@@ -233,6 +233,7 @@ CALLS: dict[str, Callable[[Client, Given], Awaitable[Any]]] = {
     "changeChannel": lambda client, given: client.change_channel(ChannelChange.model_validate(given)),
     "getCluster": lambda client, _: client.cluster(),
     "getStats": lambda client, _: client.stats(),
+    "whoAmI": lambda client, _: client.who_am_i(),
     "listKeys": lambda client, _: named("keys", client.keys()),
     "createKey": lambda client, given: client.create_key(KeyWish.model_validate(given)),
     "revokeKey": lambda client, given: client.revoke_key(given["id"]),

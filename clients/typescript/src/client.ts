@@ -476,6 +476,11 @@ export class Client {
     return this.#calls.call("patch", "/v1/channels", { body: change, ...options });
   }
 
+  /** Says what this client's key or token is for. */
+  whoAmI(options: CallOptions = {}): Promise<Schemas["Caller"]> {
+    return this.#calls.call("get", "/v1/whoami", options);
+  }
+
   /** Lists the API keys of all tenants, the oldest first. */
   async keys(options: CallOptions = {}): Promise<Schemas["Key"][]> {
     return (await this.#calls.call("get", "/v1/keys", { want: { list: "keys" }, ...options })).keys;

@@ -108,6 +108,7 @@ const calls: Calls = {
   changeChannel: (client, given) => client.changeChannel(given as unknown as Schemas["ChannelChange"]),
   getCluster: (client) => client.cluster(),
   getStats: (client) => client.stats(),
+  whoAmI: (client) => client.whoAmI(),
   listKeys: async (client) => ({ keys: await client.keys() }),
   createKey: (client, given) => client.createKey(given as unknown as Schemas["KeyWish"]),
   revokeKey: (client, { id }) => client.revokeKey(id),

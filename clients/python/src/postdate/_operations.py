@@ -29,6 +29,10 @@ class Operations(Caller):
         """Pauses, resumes or limits a channel on all nodes."""
         return await self._ask(models.ChannelSettings, "PATCH", "/v1/channels", wire(change))
 
+    async def who_am_i(self) -> models.Caller:
+        """Says what this client's key or token is for."""
+        return await self._ask(models.Caller, "GET", "/v1/whoami")
+
     async def keys(self) -> list[models.Key]:
         """Lists the API keys of all tenants, the oldest first."""
         return (await self._ask(models.KeyList, "GET", "/v1/keys")).keys

@@ -8,6 +8,7 @@ import io.postdate.client.model.AckResult;
 import io.postdate.client.model.AckResults;
 import io.postdate.client.model.Acknowledge;
 import io.postdate.client.model.BatchResult;
+import io.postdate.client.model.Caller;
 import io.postdate.client.model.Cancel;
 import io.postdate.client.model.CancelResult;
 import io.postdate.client.model.Change;
@@ -428,6 +429,11 @@ public final class PostdateAsyncClient {
   public CompletableFuture<ChannelSettings> changeChannel(ChannelChange change) {
     return call(
         new Call("PATCH", "/v1/channels", Json.write(change)), Json.as(ChannelSettings.class));
+  }
+
+  /** Says what this client's key or token is for. */
+  public CompletableFuture<Caller> whoAmI() {
+    return get("/v1/whoami", Caller.class);
   }
 
   /** Lists the API keys of all tenants. */

@@ -4,6 +4,7 @@ import com.fasterxml.jackson.databind.JsonNode;
 import io.postdate.client.Gatherer.Item;
 import io.postdate.client.model.AckResult;
 import io.postdate.client.model.BatchResult;
+import io.postdate.client.model.Caller;
 import io.postdate.client.model.CancelResult;
 import io.postdate.client.model.Change;
 import io.postdate.client.model.Channel;
@@ -369,6 +370,11 @@ public final class PostdateClient {
   /** Pauses, resumes or limits a channel on all nodes. */
   public ChannelSettings changeChannel(ChannelChange change) {
     return await(async.changeChannel(change));
+  }
+
+  /** Says what this client's key or token is for. */
+  public Caller whoAmI() {
+    return await(async.whoAmI());
   }
 
   /** Lists the API keys of all tenants, the oldest first. */

@@ -186,6 +186,7 @@ final class ScenarioPlayer {
         "changeChannel", (client, with) -> client.changeChannel(as(with, ChannelChange.class)));
     steps.put("getCluster", (client, with) -> client.cluster());
     steps.put("getStats", (client, with) -> client.stats());
+    steps.put("whoAmI", (client, with) -> client.whoAmI());
     steps.put("listKeys", (client, with) -> Map.of("keys", client.keys()));
     steps.put("createKey", (client, with) -> client.createKey(as(with, KeyWish.class)));
     steps.put("revokeKey", (client, with) -> done(() -> client.revokeKey(text(with, "id"))));
