@@ -368,6 +368,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/whoami": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Say what the caller's key or token is for
+         * @description Any key or token does, whatever its scopes.
+         */
+        get: operations["whoAmI"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/keys": {
         parameters: {
             query?: never;
@@ -1186,6 +1206,25 @@ export interface components {
          * @enum {string}
          */
         Scope: "sched:r" | "sched:w" | "channels:w" | "ops:r" | "admin";
+        Caller: {
+            /** @description False: this node asks nobody for a key, and everybody may do everything. */
+            asked: boolean;
+            /** @description The tenant whose messages, inboxes and channels the caller's are: that of its key or token or, with the scope admin, the one that the header Postdate-Tenant names. */
+            tenant: string;
+            /** @description All that the caller has, also those that admin stands for. */
+            scopes: components["schemas"]["Scope"][];
+            /** @description Patterns of the channels that it may use. Empty: all. */
+            channels: string[];
+            /** @description The id of its API key; admin-key: it is the operator's own. Absent if it has none. */
+            keyId?: string;
+            /** @description The user whose token it has, at most the first 100 bytes of the claim sub. Absent if it has none. */
+            subject?: string;
+            /**
+             * Format: date-time
+             * @description When its key or token ends. Absent: not at a known time.
+             */
+            expiresAt?: string;
+        };
         Key: {
             id: string;
             tenant: string;
@@ -3275,6 +3314,46 @@ export interface operations {
                      *     }
                      */
                     "application/json": components["schemas"]["Stats"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            429: components["responses"]["Limited"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    whoAmI: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The caller. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "asked": true,
+                     *       "tenant": "acme",
+                     *       "scopes": [
+                     *         "sched:r",
+                     *         "sched:w"
+                     *       ],
+                     *       "channels": [
+                     *         "rabbitmq:acme-*"
+                     *       ],
+                     *       "keyId": "k3v9x0q2m7ab",
+                     *       "expiresAt": "2027-04-30T09:30:00.000Z"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Caller"];
                 };
             };
             400: components["responses"]["Invalid"];

@@ -474,6 +474,37 @@ sched:r gets and lists messages, reads inboxes, receives from them, acknowledges
 """
 
 
+class Caller(Model):
+    asked: bool
+    """
+    False: this node asks nobody for a key, and everybody may do everything.
+    """
+    tenant: str
+    """
+    The tenant whose messages, inboxes and channels the caller's are: that of its key or token or, with the scope admin, the one that the header Postdate-Tenant names.
+    """
+    scopes: list[Scope]
+    """
+    All that the caller has, also those that admin stands for.
+    """
+    channels: list[str]
+    """
+    Patterns of the channels that it may use. Empty: all.
+    """
+    key_id: str | None = None
+    """
+    The id of its API key; admin-key: it is the operator's own. Absent if it has none.
+    """
+    subject: str | None = None
+    """
+    The user whose token it has, at most the first 100 bytes of the claim sub. Absent if it has none.
+    """
+    expires_at: AwareDatetime | None = None
+    """
+    When its key or token ends. Absent: not at a known time.
+    """
+
+
 class Key(Model):
     id: str
     tenant: str
@@ -1240,6 +1271,7 @@ __all__ = [
     "BatchResult",
     "BatchResults",
     "Bucket",
+    "Caller",
     "Cancel",
     "CancelResult",
     "CancelResults",
