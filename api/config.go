@@ -77,6 +77,8 @@ type Config struct {
 	Keys *auth.Keeper
 	// Tokens also tells it, by JSON Web Tokens, if Keys is set. Default: there are none.
 	Tokens *auth.Tokens
+	// Console is what the console's pages learn before anybody has logged in. Default: there is no console.
+	Console *Console
 	// Quota holds tenants to their limits of requests. Default: there are none.
 	Quota *quota.Keeper
 	// Tenants lists tenants and changes their limits. Default: there are none.

@@ -1,20 +1,47 @@
 package api
 
 import (
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
 	"github.com/valyala/fasthttp"
 
 	"github.com/postdate/postdate/console"
 )
 
-// getConsole sends the page of the console.
-func (s *Server) getConsole(ctx *fasthttp.RequestCtx) *Problem { return s.sendConsole(ctx, "") }
+// Console is what the console's pages learn before anybody has logged in. Nothing in it is secret.
+type Console struct {
+	Version string // of the node
+	Login   *Login // nil: people need a key, if anybody is asked
+}
+
+// Login is how people log in to the console: with OpenID Connect's authorization code, and PKCE in place of a secret.
+type Login struct {
+	Issuer   string        // its URL
+	ClientID string        // the console's, a public client there
+	Audience string        // what tokens must be for
+	Scope    string        // what to ask for, with spaces between
+	TokenURL func() string // where the issuer gives out tokens; "": that is not known yet
+}
+
+// routes are the console's own, which are no calls of the API.
+func (c *Console) routes() []route {
+	if c == nil {
+		return nil
+	}
+	return []route{
+		{"GET", "/console", (*Server).getConsoleFile, public},
+		{"GET", "/console/", (*Server).getConsoleFile, public},
+		{"GET", "/console/config.json", (*Server).getConsoleConfig, public},
+		{"GET", "/console/{path:*}", (*Server).getConsoleFile, public},
+	}
+}
 
 // getConsoleFile sends a file of the console, or the page at any other path below it.
 func (s *Server) getConsoleFile(ctx *fasthttp.RequestCtx) *Problem {
-	return s.sendConsole(ctx, ctx.UserValue("path").(string))
-}
-
-func (s *Server) sendConsole(ctx *fasthttp.RequestCtx, path string) *Problem {
+	path, _ := ctx.UserValue("path").(string)
 	file, ok := console.Open(path)
 	if !ok {
 		return &Problem{Type: NoSuchPath, Detail: "the console has no file " + clip(path) +
@@ -23,7 +50,7 @@ func (s *Server) sendConsole(ctx *fasthttp.RequestCtx, path string) *Problem {
 	h := &ctx.Response.Header
 	h.SetContentType(file.ContentType)
 	h.Set(fasthttp.HeaderCacheControl, file.CacheControl)
-	h.Set(fasthttp.HeaderContentSecurityPolicy, console.Policy(nil))
+	h.Set(fasthttp.HeaderContentSecurityPolicy, console.Policy(s.config.Console.connectOrigins()))
 	h.Set(fasthttp.HeaderXContentTypeOptions, "nosniff")
 	h.Set(fasthttp.HeaderReferrerPolicy, "no-referrer")
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
@@ -35,4 +62,59 @@ func (s *Server) sendConsole(ctx *fasthttp.RequestCtx, path string) *Problem {
 	}
 	ctx.SetBody(body)
 	return nil
+}
+
+func (s *Server) getConsoleConfig(ctx *fasthttp.RequestCtx) *Problem {
+	c := s.config.Console
+	b := append(begin(ctx), `{"keys":`...)
+	b = strconv.AppendBool(b, s.config.Keys != nil)
+	b = appendMember(b, "version", c.Version)
+	if l := c.Login; l != nil {
+		b = append(b, `,"login":{"issuer":`...)
+		b = appendText(b, l.Issuer)
+		b = appendMember(b, "clientId", l.ClientID)
+		b = appendMember(b, "scope", l.Scope)
+		b = appendMember(b, "audience", l.Audience)
+		if resource := l.resource(); resource != "" {
+			b = appendMember(b, "resource", resource)
+		}
+		b = append(b, '}')
+	}
+	ctx.Response.Header.Set(fasthttp.HeaderCacheControl, "no-store")
+	return finish(ctx, fasthttp.StatusOK, append(b, '}'))
+}
+
+// resource is the audience as RFC 8707 has it, for issuers that go by that and not by an audience; "": it is none.
+// Issuers overlook the one that they do not know, but for Entra ID: it refuses a resource, and its audiences are no
+// URLs.
+func (l *Login) resource() string {
+	if originOf(l.Audience) == "" {
+		return ""
+	}
+	return l.Audience
+}
+
+// connectOrigins are the origins besides the node's own to which the console's pages connect: for a policy of content
+// security. The issuer's token endpoint may be elsewhere than the issuer.
+func (c *Console) connectOrigins() (origins []string) {
+	if c.Login == nil {
+		return nil
+	}
+	for _, address := range []string{c.Login.Issuer, c.Login.TokenURL()} {
+		if origin := originOf(address); origin != "" && !slices.Contains(origins, origin) {
+			origins = append(origins, origin)
+		}
+	}
+	return origins
+}
+
+// originOf returns the origin of a URL; "": it has none. It can stand in a policy of content security: what would
+// end a source there is in no origin's name.
+func originOf(address string) string {
+	u, err := url.Parse(address)
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" ||
+		strings.ContainsAny(u.Host, "*;,'\"") {
+		return ""
+	}
+	return u.Scheme + "://" + u.Host
 }

@@ -142,8 +142,6 @@ var routes = []route{
 	{"GET", "/readyz", (*Server).getReady, public},
 	{"GET", "/metrics", (*Server).getMetrics, auth.Operate},
 	{"GET", "/openapi.json", (*Server).getOpenAPI, public},
-	{"GET", "/console", (*Server).getConsole, public},
-	{"GET", "/console/{path:*}", (*Server).getConsoleFile, public},
 }
 
 func (s *Server) router() *router.Router {
@@ -164,7 +162,7 @@ func (s *Server) router() *router.Router {
 		ctx.Response.Header.Set("Allow", strings.Join(allow, ", "))
 		notAllowed(ctx)
 	}
-	for _, route := range routes {
+	for _, route := range slices.Concat(routes, s.config.Console.routes()) {
 		if route.path == "/metrics" && s.config.MetricsOpen {
 			route.need = public
 		}

@@ -68,6 +68,7 @@ type Tokens struct {
 	c        Issuer
 	client   http.Client
 	keys     atomic.Pointer[keySet] // nil: not read yet
+	tokenURL atomic.Pointer[string] // nil: likewise
 	reading  sync.Mutex             // held during a read, and guards what follows
 	keysURL  string                 // "": not known yet
 	readAt   time.Time              // when the last read began
@@ -190,7 +191,8 @@ func (t *Tokens) fetch(ctx context.Context) ([]jose.JSONWebKey, error) {
 				err.Error())
 		}
 		var d struct {
-			KeysURL string `json:"jwks_uri"`
+			KeysURL  string `json:"jwks_uri"`
+			TokenURL string `json:"token_endpoint"`
 		}
 		if err := p.Claims(&d); err != nil {
 			return nil, err
@@ -198,7 +200,11 @@ func (t *Tokens) fetch(ctx context.Context) ([]jose.JSONWebKey, error) {
 		if err := checkURL(d.KeysURL); err != nil {
 			return nil, fmt.Errorf("what the issuer says of itself: jwks_uri %.300s", err.Error())
 		}
+		if checkURL(d.TokenURL) != nil {
+			d.TokenURL = ""
+		}
 		t.keysURL = d.KeysURL
+		t.tokenURL.Store(&d.TokenURL)
 	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, t.keysURL, nil)
 	if err != nil {
@@ -220,6 +226,15 @@ func (t *Tokens) fetch(ctx context.Context) ([]jose.JSONWebKey, error) {
 		return nil, fmt.Errorf("%s answers %s with %d keys for signatures", t.keysURL, answer.Status, len(keys))
 	}
 	return keys, nil
+}
+
+// TokenURL returns where the issuer says that it gives out tokens. It is "" until that is known, and if they could not
+// safely be had from there.
+func (t *Tokens) TokenURL() string {
+	if known := t.tokenURL.Load(); known != nil {
+		return *known
+	}
+	return ""
 }
 
 // usable returns the keys that verify signatures. Others are passed over: an issuer may have keys of a

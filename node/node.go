@@ -187,7 +187,7 @@ func (n *Node) open(ctx context.Context) error {
 		Kinds: kinds, Cluster: n.view, Stats: n.stats, Channels: n.control, Tenants: n.control, Quota: n.quota,
 		Ready: n.ready, PayloadBytesMax: n.c.PayloadBytesMax,
 		Loopback: !n.c.Insecure && n.keys == nil && n.c.TLS.ClientCA == "", Keys: n.keys,
-		Tokens:      n.tokens,
+		Tokens: n.tokens, Console: n.console(),
 		MetricsOpen: n.c.MetricsOpen, Origins: n.c.CORSOrigins, TLS: secure, ConnectionsMax: n.files.http,
 	})
 	if err != nil {

@@ -65,6 +65,10 @@ func TestWrongIssuers(t *testing.T) {
 		"--oidc-audience is missing":                      {Issuer: "https://login.example.com"},
 		"is not a URL":                                    {Issuer: "login.example.com", Audience: "a"},
 		"must be https://":                                {Issuer: "http://login.example.com", Audience: "a", TenantClaim: "t", ScopeClaim: "s"},
+		"--oidc-client-id: --oidc-issuer is missing":      {ClientID: "c"},
+		"--oidc-client-scope: --oidc-client-id is missin": {Issuer: "https://login.example.com", Audience: "a", ClientScopes: []string{"openid"}},
+		"--oidc-client-id \"c\\n\" has a character":       {Issuer: "https://login.example.com", Audience: "a", TenantClaim: "t", ScopeClaim: "s", ClientID: "c\n"},
+		`--oidc-client-scope "openid \"x" has a charac`:   {Issuer: "https://login.example.com", Audience: "a", TenantClaim: "t", ScopeClaim: "s", ClientID: "c", ClientScopes: []string{"openid", `"x`}},
 		"--oidc-tenant-claim and --oidc-scope-claim must": {Issuer: "https://login.example.com", Audience: "a", ScopeClaim: "s"},
 	} {
 		c := config(t)

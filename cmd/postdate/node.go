@@ -33,16 +33,7 @@ func (n *nodeFlags) register(f *pflag.FlagSet) {
 		"those of IPv6 too; port 0: a free one")
 	f.BoolVar(&c.Insecure, "insecure", false, "listen beyond loopback without keys, of --http or of --gossip: "+
 		"a proxy or a private network keeps others out")
-	f.StringVar(&c.AdminKey, "admin-key", "", "the operator's own key, of at least 32 characters: with it every call "+
-		"needs a key; none: nobody is asked; better as an environment variable")
-	f.StringVar(&c.OIDC.Issuer, "oidc-issuer", "", "URL of an OpenID Connect issuer: its JSON Web Tokens are accepted "+
-		"like keys, and every call needs one of the two")
-	f.StringVar(&c.OIDC.Audience, "oidc-audience", "", "what tokens must have in their claim aud")
-	f.StringVar(&c.OIDC.TenantClaim, "oidc-tenant-claim", c.OIDC.TenantClaim, "the claim that names a token's tenant; "+
-		"a JSON Pointer like /org/id if it begins with /")
-	f.StringVar(&c.OIDC.ScopeClaim, "oidc-scope-claim", c.OIDC.ScopeClaim,
-		"the claim with a token's scopes, likewise: a text with spaces between them, or a list")
-	f.BoolVar(&c.MetricsOpen, "metrics-open", false, "with --admin-key or --oidc-issuer: show /metrics without a key")
+	registerKeys(f, c)
 	f.StringSliceVar(&c.CORSOrigins, "cors-origin", nil, "origins of web pages that browsers let use the API, like "+
 		"https://app.example; * for all; may be repeated")
 	f.StringVar(&c.TLS.Cert, "tls-cert", "",
@@ -88,6 +79,24 @@ func (n *nodeFlags) register(f *pflag.FlagSet) {
 		"OTEL_EXPORTER_OTLP_ENDPOINT, say where to and how much")
 	f.Var(&n.logLevel, "log-level", "what is logged")
 	f.Var(&n.logFormat, "log-format", "how it is logged, on standard error")
+}
+
+// registerKeys defines who is asked for what.
+func registerKeys(f *pflag.FlagSet, c *node.Config) {
+	f.StringVar(&c.AdminKey, "admin-key", "", "the operator's own key, of at least 32 characters: with it every call "+
+		"needs a key; none: nobody is asked; better as an environment variable")
+	f.StringVar(&c.OIDC.Issuer, "oidc-issuer", "", "URL of an OpenID Connect issuer: its JSON Web Tokens are accepted "+
+		"like keys, and every call needs one of the two")
+	f.StringVar(&c.OIDC.Audience, "oidc-audience", "", "what tokens must have in their claim aud")
+	f.StringVar(&c.OIDC.TenantClaim, "oidc-tenant-claim", c.OIDC.TenantClaim, "the claim that names a token's tenant; "+
+		"a JSON Pointer like /org/id if it begins with /")
+	f.StringVar(&c.OIDC.ScopeClaim, "oidc-scope-claim", c.OIDC.ScopeClaim,
+		"the claim with a token's scopes, likewise: a text with spaces between them, or a list")
+	f.StringVar(&c.OIDC.ClientID, "oidc-client-id", "", "the public client of --oidc-issuer with which people log in "+
+		"to the console; none: they need a key")
+	f.StringSliceVar(&c.OIDC.ClientScopes, "oidc-client-scope", nil, "what the console asks --oidc-issuer for, like "+
+		"openid,offline_access; may be repeated (default: openid)")
+	f.BoolVar(&c.MetricsOpen, "metrics-open", false, "with --admin-key or --oidc-issuer: show /metrics without a key")
 }
 
 // registerQuota registers the limits of tenants for which an administrator has set nothing else.
