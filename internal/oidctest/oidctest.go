@@ -1,5 +1,5 @@
 // Package oidctest is an issuer of JSON Web Tokens for tests: it speaks OpenID Connect Discovery over
-// HTTP, with real keys. No issuer's product runs in the tests.
+// HTTP, with real keys, and lets people log in with a browser. No issuer's product runs in the tests.
 package oidctest
 
 import (
@@ -26,8 +26,9 @@ type Issuer struct {
 	Gets atomic.Int64 // how often its keys were asked for
 	Away atomic.Bool  // it answers nothing but 503
 
-	mu   sync.Mutex
-	keys []jose.JSONWebKey
+	mu    sync.Mutex
+	keys  []jose.JSONWebKey
+	login login
 }
 
 // New starts an issuer, which ends with the test.
@@ -46,15 +47,22 @@ func (s *Issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case s.Away.Load():
 		w.WriteHeader(http.StatusServiceUnavailable)
+	case r.URL.Path == "/authorize":
+		s.authorize(w, r)
+	case s.allow(w, r):
 	case r.URL.Path == "/.well-known/openid-configuration":
-		_ = json.NewEncoder(w).Encode(map[string]string{"issuer": s.URL, "jwks_uri": s.URL + "/keys"})
+		s.describe(w)
+	case r.URL.Path == "/token":
+		s.token(w, r)
 	case r.URL.Path == "/keys":
 		s.Gets.Add(1)
 		var set jose.JSONWebKeySet
 		for _, k := range s.keys {
 			set.Keys = append(set.Keys, k.Public())
 		}
-		_ = json.NewEncoder(w).Encode(set)
+		answer(w, http.StatusOK, set)
+	default:
+		http.NotFound(w, r)
 	}
 }
 
@@ -96,21 +104,26 @@ func (s *Issuer) Claims(at time.Time) Claims {
 // Sign makes a token.
 func Sign(t testing.TB, key jose.JSONWebKey, c Claims) []byte {
 	t.Helper()
-	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.SignatureAlgorithm(key.Algorithm), Key: key}, nil)
+	token, err := sign(key, c)
 	if err != nil {
 		t.Fatal(err)
+	}
+	return token
+}
+
+func sign(key jose.JSONWebKey, c Claims) ([]byte, error) {
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.SignatureAlgorithm(key.Algorithm), Key: key}, nil)
+	if err != nil {
+		return nil, err
 	}
 	payload, err := json.Marshal(c)
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	signed, err := signer.Sign(payload)
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	text, err := signed.CompactSerialize()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return []byte(text)
+	return []byte(text), err
 }
