@@ -314,6 +314,33 @@ func TestKeysMove(t *testing.T) {
 	}
 }
 
+// Where the issuer gives out tokens is known once it was asked, and stays known while it is away. What a page could not
+// safely ask is left out.
+func TestTokenURL(t *testing.T) {
+	s := oidctest.New(t)
+	s.Publish(oidctest.KeyFor(t, jose.ES256, "a"))
+	k := NewTokens(Issuer{URL: s.URL, Now: func() postdate.Time { return now }, Log: slog.New(slog.DiscardHandler)})
+	if got := k.TokenURL(); got != "" {
+		t.Errorf("before the issuer is asked: %q", got)
+	}
+	k.read(t.Context(), 0)
+	s.Away.Store(true)
+	k.read(t.Context(), 0)
+	if got := k.TokenURL(); got != s.URL+"/token" {
+		t.Errorf("it is %q", got)
+	}
+	var page *httptest.Server
+	page = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = fmt.Fprintf(w, `{"issuer":%q,"jwks_uri":"%[1]s/keys","token_endpoint":"http://elsewhere.example/token"}`, page.URL)
+	}))
+	t.Cleanup(page.Close)
+	k = NewTokens(Issuer{URL: page.URL, Now: func() postdate.Time { return now }, Log: slog.New(slog.DiscardHandler)})
+	k.read(t.Context(), 0)
+	if k.keysURL == "" && k.tokenURL.Load() == nil || k.TokenURL() != "" {
+		t.Errorf("over http:// of elsewhere it is %q", k.TokenURL())
+	}
+}
+
 // BenchmarkTokens is the cost of a token that is remembered.
 func BenchmarkTokens(b *testing.B) {
 	s, key := oidctest.New(b), oidctest.KeyFor(b, jose.RS256, "a")

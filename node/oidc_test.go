@@ -1,6 +1,12 @@
 package node_test
 
 import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"slices"
 	"testing"
 	"time"
 
@@ -57,6 +63,55 @@ func TestTokensOpenANode(t *testing.T) {
 	want("an empty key", err, client.Unauthorized)
 	made := keyFor(t, clientWith(t, n, token(oidctest.Claims{"scope": "admin"})), "acme")
 	awaitAccess(t, clientWith(t, n, made.Text), true) // an administrator by token makes a key
+}
+
+// A page of the console learns from the node how to log in at the issuer, and gets a token that the node accepts.
+func TestLogInToTheConsole(t *testing.T) {
+	s := oidctest.New(t)
+	s.Publish(oidctest.KeyFor(t, jose.ES256, "a"))
+	c := config(t)
+	c.Version = "1.2.3"
+	c.OIDC.Issuer, c.OIDC.Audience, c.OIDC.ClientID, c.OIDC.ClientScopes = s.URL, "postdate", "console", []string{"openid", "sched:r"}
+	n, _ := start(t, c)
+	page := "http://" + n.Addr() + "/console/"
+	s.Register(oidctest.Client{ID: "console", Redirect: page, Claims: oidctest.Claims{"sub": "bob", "scope": "sched:r"}})
+	status, text := call(t, page+"config.json", http.MethodGet, "", "")
+	want := `{"keys":true,"version":"1.2.3","login":{"issuer":"` + s.URL + `","clientId":"console","scope":"openid sched:r","audience":"postdate"}}`
+	if status != http.StatusOK || text != want {
+		t.Fatalf("%d %s, want %s", status, text, want)
+	}
+	const verifier = "a-verifier-of-43-characters-or-more-of-which-nobody-knows"
+	hash := sha256.Sum256([]byte(verifier))
+	asks := url.Values{"client_id": {"console"}, "redirect_uri": {page}, "response_type": {"code"}, "scope": {"openid sched:r"}, "audience": {"postdate"},
+		"code_challenge": {base64.RawURLEncoding.EncodeToString(hash[:])}, "code_challenge_method": {"S256"}}
+	browser := http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	back, err := browser.Get(s.URL + "/authorize?" + asks.Encode())
+	if err != nil {
+		t.Fatal(err)
+	}
+	back.Body.Close()
+	to, err := back.Location()
+	if err != nil {
+		t.Fatal(back.Status, err)
+	}
+	answer, err := browser.PostForm(s.URL+"/token", url.Values{"grant_type": {"authorization_code"}, "client_id": {"console"}, "redirect_uri": {page},
+		"code": {to.Query().Get("code")}, "code_verifier": {verifier}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	var got struct {
+		Token string `json:"access_token"`
+	}
+	if err := json.NewDecoder(answer.Body).Decode(&got); err != nil || got.Token == "" {
+		t.Fatal(answer.Status, err)
+	}
+	bob := clientWith(t, n, got.Token)
+	awaitAccess(t, bob, true) // once the node has read the issuer's keys
+	caller, err := bob.WhoAmI(patient(t))
+	if err != nil || caller.Subject != "bob" || caller.Tenant != "acme" || !slices.Equal(caller.Scopes, []string{"sched:r"}) || time.Until(caller.ExpiresAt) > time.Hour {
+		t.Errorf("the console is %+v, %v", caller, err)
+	}
 }
 
 func TestWrongIssuers(t *testing.T) {
