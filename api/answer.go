@@ -263,7 +263,7 @@ func appendCluster(b []byte, c *Cluster) []byte {
 		b = append(b, `{"node":`...)
 		b = appendText(b, m.Node)
 		b = appendMember(b, "address", m.Address)
-		b = append(appendSelf(appendMember(b, "state", m.State), &m), '}')
+		b = append(appendClockAndLease(appendMember(b, "state", m.State), &m), '}')
 	}
 	b = append(b, `],"buckets":[`...)
 	for i := range c.Buckets {
@@ -275,8 +275,8 @@ func appendCluster(b []byte, c *Cluster) []byte {
 	return append(b, `]}`...)
 }
 
-// appendSelf appends what a node says of itself.
-func appendSelf(b []byte, m *Member) []byte {
+// appendClockAndLease appends what only the node itself knows.
+func appendClockAndLease(b []byte, m *Member) []byte {
 	if m.ClockOffset != nil {
 		b = appendNumber(b, "clockOffsetMs", m.ClockOffset.Milliseconds())
 	}

@@ -32,11 +32,11 @@ func appendStats(b []byte, s *stats.Stats) []byte {
 	}
 	b = appendTextList(b, "nodes", s.Nodes)
 	b = appendTextList(b, "missing", s.Missing)
-	b = strconv.AppendBool(append(b, `,"counted":`...), s.Apart)
+	b = strconv.AppendBool(append(b, `,"ownSeries":`...), s.Sum.OwnSeries)
 	if s.Tenant == "" { // these are not known by tenant
-		b = appendNumber(b, "overdueMs", s.Overdue.Milliseconds())
-		b = appendNumber(b, "inHand", int64(s.InHand))
-		b = appendNumber(b, "channelsDown", int64(s.ChannelsDown))
+		b = appendNumber(b, "overdueMs", s.Sum.Overdue.Milliseconds())
+		b = appendNumber(b, "inHand", int64(s.Sum.InHand))
+		b = appendNumber(b, "channelsDown", int64(s.Sum.ChannelsDown))
 	}
 	if s.Pending != nil {
 		b = append(b, `,"pending":{"messages":`...)
@@ -44,14 +44,14 @@ func appendStats(b []byte, s *stats.Stats) []byte {
 		b = append(appendNumber(b, "bytes", s.Pending.Bytes), '}')
 	}
 	b = append(b, `,"total":{`...)
-	b = append(appendFigures(b, &s.Total), `},"lastMinute":`...)
-	b = append(appendSlot(b, &s.Recent), `,"perSecond":{`...)
-	b = append(appendRates(b, &s.Recent), `},"slots":[`...)
-	for i := range s.Slots {
+	b = append(appendFigures(b, &s.Sum.Total), `},"lastMinute":`...)
+	b = append(appendSlot(b, &s.LastMinute), `,"perSecond":{`...)
+	b = append(appendRates(b, &s.LastMinute), `},"slots":[`...)
+	for i := range s.Sum.Slots {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = appendSlot(b, &s.Slots[i])
+		b = appendSlot(b, &s.Sum.Slots[i])
 	}
 	return append(b, `]}`...)
 }

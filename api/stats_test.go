@@ -14,9 +14,9 @@ func withStats(c *Config) {
 		late := make(stats.Lateness, len(stats.Bounds)+1)
 		late[1] = 3
 		slots := []stats.Slot{{From: testNow - 10_000, Lasted: stats.SlotTime, Figures: stats.Figures{Delivered: 3, Lateness: late}}}
-		s := stats.Merge(testNow, map[string]stats.Node{"a": {Apart: true, Slots: slots, Overdue: 2 * time.Second,
+		s := stats.Merge(testNow, map[string]stats.Report{"a": {OwnSeries: true, Slots: slots, Overdue: 2 * time.Second,
 			Total: stats.Figures{Scheduled: 9, Delivered: 3, Failed: 1, Cancelled: 2}}})
-		s.Tenant, s.Missing, s.Slots = tenant, []string{"b"}, s.Slots[len(s.Slots)-2:]
+		s.Tenant, s.Missing, s.Sum.Slots = tenant, []string{"b"}, s.Sum.Slots[len(s.Sum.Slots)-2:]
 		return s
 	}
 }
@@ -28,8 +28,8 @@ const shownStats = `"total":{"scheduled":9,"delivered":3,"failed":1,"cancelled":
 	`{"from":"2027-01-30T12:00:00.000Z","seconds":0,"scheduled":0,"delivered":0,"failed":0,"cancelled":0}]}`
 
 const (
-	statsOfAll = `{"at":"2027-01-30T12:00:00.000Z","nodes":["a"],"missing":["b"],"counted":true,"overdueMs":2000,"inHand":0,"channelsDown":0,` + shownStats
-	statsOf    = `{"at":"2027-01-30T12:00:00.000Z","tenant":"acme","nodes":["a"],"missing":["b"],"counted":true,` + shownStats
+	statsOfAll = `{"at":"2027-01-30T12:00:00.000Z","nodes":["a"],"missing":["b"],"ownSeries":true,"overdueMs":2000,"inHand":0,"channelsDown":0,` + shownStats
+	statsOf    = `{"at":"2027-01-30T12:00:00.000Z","tenant":"acme","nodes":["a"],"missing":["b"],"ownSeries":true,` + shownStats
 )
 
 // Who sees all metrics sees the figures of all. With any other key they are those of its tenant.

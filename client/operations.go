@@ -134,26 +134,28 @@ type Stats struct {
 	Tenant  string    `json:"tenant"`  // whose figures these are; "": those of all
 	Nodes   []string  `json:"nodes"`   // whose figures are in it
 	Missing []string  `json:"missing"` // nodes that did not answer: what they counted is missing
-	Counted bool      `json:"counted"` // false: on some node the tenant shares series with others: what was counted there is missing
+	// OwnSeries is whether the tenant has metric series of its own on every node. If not, what was counted in a series
+	// that it shares with others is missing. It is always true in the figures of all tenants.
+	OwnSeries bool `json:"ownSeries"`
 
-	// Of all tenants together only.
-	OverdueMs    int64 `json:"overdueMs"` // since the earliest due message that is not settled was due
-	InHand       int   `json:"inHand"`    // messages in the nodes' memory
-	ChannelsDown int   `json:"channelsDown"`
+	// Only in the figures of all tenants.
+	OverdueMs    int64 `json:"overdueMs"`    // for how long the earliest due message that is not settled has been due
+	InHand       int   `json:"inHand"`       // messages in the nodes' memory
+	ChannelsDown int   `json:"channelsDown"` // by the node that finds most of them
 
-	Pending *Stored `json:"pending"` // nil: not known
+	Pending *StatsPending `json:"pending"` // of all tenants, or of the one; nil: not known
 
 	Total      Figures   `json:"total"` // since each node started
 	LastMinute StatsSlot `json:"lastMinute"`
 	PerSecond  Rates     `json:"perSecond"` // what is in LastMinute, for each of its seconds
-	// Slots are the last ten minutes in parts of ten seconds, the oldest first. The last part runs still.
+	// Slots are the last ten minutes in slots of ten seconds, the oldest first. The last one has not ended yet.
 	Slots []StatsSlot `json:"slots"`
 }
 
-// Stored is what is pending in the whole store.
-type Stored struct {
+// StatsPending is what is stored and still to be delivered, in the whole cluster.
+type StatsPending struct {
 	Messages int64 `json:"messages"`
-	Bytes    int64 `json:"bytes"` // of their payloads
+	Bytes    int64 `json:"bytes"` // the size of their payloads
 }
 
 // Figures count what became of messages.
@@ -172,7 +174,7 @@ type Rates struct {
 	Cancelled float64 `json:"cancelled"`
 }
 
-// StatsSlot is what happened within a time.
+// StatsSlot is what happened in a slot of time.
 type StatsSlot struct {
 	From    time.Time `json:"from"`
 	Seconds float64   `json:"seconds"` // for how long nodes counted in it
@@ -180,10 +182,10 @@ type StatsSlot struct {
 	LatenessMs *Lateness `json:"latenessMs"` // nil: nothing was delivered
 }
 
-// Lateness is from the execution time to the broker's confirm, in milliseconds.
+// Lateness is how long after their execution times messages were confirmed by the broker, in milliseconds.
 type Lateness struct {
-	P50 float64 `json:"p50"` // half of the messages were at most so late
-	P99 float64 `json:"p99"` // 99 of 100 were
+	P50 float64 `json:"p50"` // the median: half of the messages were at most so late
+	P99 float64 `json:"p99"` // the 99th percentile: 99 of 100 were
 }
 
 // Stats returns what the cluster did in the last ten minutes.

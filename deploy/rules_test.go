@@ -21,8 +21,8 @@ import (
 
 // rule is one of a file for Prometheus: it records a series, or is an alert.
 type rule struct {
-	record, alert, severity, expr string
-	annotations                   object
+	record, alert, severity, priority, expr string
+	annotations                             object
 }
 
 var ruleFiles = []string{"prometheus/postdate.rules.yaml", "prometheus/service-levels.rules.yaml"}
@@ -35,7 +35,8 @@ func rules(t *testing.T) (all []rule) {
 			for _, r := range at(g, "rules").([]any) {
 				all = append(all, rule{
 					record: text(at(r, "record")), alert: text(at(r, "alert")), severity: text(at(r, "labels", "severity")),
-					expr: text(at(r, "expr")), annotations: object1(at(r, "annotations")),
+					priority: text(at(r, "labels", "priority")),
+					expr:     text(at(r, "expr")), annotations: object1(at(r, "annotations")),
 				})
 			}
 		}
@@ -205,30 +206,28 @@ func TestServiceLevelsAreDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 	found, rows := limits(t), 0
-	for _, group := range documents(t, "prometheus/service-levels.rules.yaml")[0]["groups"].([]any) {
-		for _, r := range at(group, "rules").([]any) {
-			metric, budget := strings.CutSuffix(fmt.Sprint(at(r, "record")), ":budget")
-			if !budget {
-				continue
-			}
-			var part float64
-			if _, err := fmt.Sscanf(fmt.Sprint(at(r, "expr")), "vector(%g)", &part); err != nil {
-				t.Fatalf("%v: %v", r, err)
-			}
-			row := fmt.Sprintf("| %.4g %% |", 100*(1-part))
-			switch priority := fmt.Sprint(at(r, "labels", "priority")); metric {
-			case "priority:postdate_deliveries_late":
-				row = fmt.Sprintf("| messages of priority %s are delivered within %s s %s", priority, found[priority], row)
-			case "cluster:postdate_deliveries_failed":
-				row = "| messages do not end as DELIVERY_FAILED " + row
-			case "cluster:postdate_requests_failed":
-				row = "| requests are not answered with 5xx " + row
-			default:
-				t.Errorf("no row is known for %s", metric)
-			}
-			if rows++; !strings.Contains(string(text), "\n"+row) {
-				t.Errorf("docs/operations.md has no row %s", row)
-			}
+	for _, r := range rules(t) {
+		metric, budget := strings.CutSuffix(r.record, ":budget")
+		if !budget {
+			continue
+		}
+		var part float64
+		if _, err := fmt.Sscanf(r.expr, "vector(%g)", &part); err != nil {
+			t.Fatalf("%v: %v", r, err)
+		}
+		row := fmt.Sprintf("| %.4g %% |", 100*(1-part))
+		switch metric {
+		case "priority:postdate_deliveries_late":
+			row = fmt.Sprintf("| messages of priority %s are delivered within %s s %s", r.priority, found[r.priority], row)
+		case "cluster:postdate_deliveries_failed":
+			row = "| messages do not end as DELIVERY_FAILED " + row
+		case "cluster:postdate_requests_failed":
+			row = "| requests are not answered with 5xx " + row
+		default:
+			t.Errorf("no row is known for %s", metric)
+		}
+		if rows++; !strings.Contains(string(text), "\n"+row) {
+			t.Errorf("docs/operations.md has no row %s", row)
 		}
 	}
 	if rows != len(postdate.Priorities())+2 {

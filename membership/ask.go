@@ -19,15 +19,15 @@ const (
 	questionLasts = time.Second
 )
 
-// question is a question or the answer to one: both have the same form.
-type question struct {
-	number uint64 // the answer has that of its question
-	from   string
-	text   []byte
+// envelope has a question or the answer to one: both have the same form.
+type envelope struct {
+	id   uint64 // the answer has that of its question
+	from string
+	text []byte
 }
 
-// asking is a question that was sent, until all have answered.
-type asking struct {
+// openQuestion is a question that was sent, until all have answered.
+type openQuestion struct {
 	answers map[string][]byte // by name; nil: not here yet
 	left    int
 	done    chan struct{}
@@ -37,7 +37,7 @@ type asking struct {
 // name, and who has not answered, sorted. Give ctx a deadline: a member may never answer. A question must fit into a
 // packet; an answer may be large.
 func (m *Membership) Ask(ctx context.Context, text []byte) (answers map[string][]byte, missing []string) {
-	number, a := rand.Uint64(), &asking{answers: map[string][]byte{}, done: make(chan struct{})}
+	id, a := rand.Uint64(), &openQuestion{answers: map[string][]byte{}, done: make(chan struct{})}
 	for _, member := range m.Members() {
 		if member.Name != m.config.Name {
 			a.answers[member.Name] = nil
@@ -47,9 +47,9 @@ func (m *Membership) Ask(ctx context.Context, text []byte) (answers map[string][
 		return nil, nil
 	}
 	m.mu.Lock()
-	m.asked[number] = a
+	m.asked[id] = a
 	m.mu.Unlock()
-	packet := question{number, m.config.Name, text}.packet(packetQuestion)
+	packet := envelope{id, m.config.Name, text}.packet(packetQuestion)
 	m.toAll(packet)
 	again := time.NewTimer(askAgainAfter)
 	defer again.Stop()
@@ -68,7 +68,7 @@ func (m *Membership) Ask(ctx context.Context, text []byte) (answers map[string][
 		}
 	}
 	m.mu.Lock()
-	delete(m.asked, number) // nothing writes to it from now on
+	delete(m.asked, id) // nothing writes to it from now on
 	m.mu.Unlock()
 	missing = m.unanswered(a)
 	for _, name := range missing {
@@ -77,7 +77,7 @@ func (m *Membership) Ask(ctx context.Context, text []byte) (answers map[string][
 	return a.answers, missing
 }
 
-func (m *Membership) unanswered(a *asking) (names []string) {
+func (m *Membership) unanswered(a *openQuestion) (names []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for name, answer := range a.answers {
@@ -91,12 +91,12 @@ func (m *Membership) unanswered(a *asking) (names []string) {
 
 // waiting is a question that arrived and is not answered.
 type waiting struct {
-	question
+	envelope
 	since time.Time
 }
 
-// questioned takes in a question of another member. It does not block.
-func (m *Membership) questioned(q question) {
+// receiveQuestion takes in a question of another member. It does not block.
+func (m *Membership) receiveQuestion(q envelope) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	before, answers := m.waiting[q.from]
@@ -119,7 +119,7 @@ func (m *Membership) answerTo(asker string) {
 		}
 		node, err := m.nodeNamed(asker)
 		if err == nil { // a stream takes the answer, because it may be larger than a packet
-			answer := question{q.number, m.config.Name, m.config.OnQuestion(q.text)}
+			answer := envelope{q.id, m.config.Name, m.config.OnQuestion(q.text)}
 			err = m.list.SendReliable(node, answer.packet(packetAnswer))
 		}
 		if err != nil {
@@ -146,11 +146,11 @@ func (m *Membership) nextQuestion(asker string) (q waiting, some bool) {
 	return all[0], true
 }
 
-// answered takes in an answer. What nobody asked for, or has already, is dropped.
-func (m *Membership) answered(q question) {
+// receiveAnswer takes in an answer. What nobody asked for, or has already, is dropped.
+func (m *Membership) receiveAnswer(q envelope) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	a := m.asked[q.number]
+	a := m.asked[q.id]
 	if a == nil {
 		return
 	}
@@ -163,19 +163,19 @@ func (m *Membership) answered(q question) {
 	}
 }
 
-// packet encodes a question or an answer: the kind, the number, the sender's name after its length, and the text.
-func (q question) packet(kind byte) []byte {
-	b := binary.BigEndian.AppendUint64([]byte{kind}, q.number)
+// packet encodes a question or an answer: the kind, the id, the sender's name after its length, and the text.
+func (q envelope) packet(kind byte) []byte {
+	b := binary.BigEndian.AppendUint64([]byte{kind}, q.id)
 	b = append(binary.AppendUvarint(b, uint64(len(q.from))), q.from...)
 	return append(b, q.text...)
 }
 
-// decodeQuestion decodes a packet without its first byte.
-func decodeQuestion(b []byte) (q question, ok bool) {
+// decodeEnvelope decodes a packet without its first byte.
+func decodeEnvelope(b []byte) (q envelope, ok bool) {
 	if len(b) < 8 {
 		return q, false
 	}
-	q.number, b = binary.BigEndian.Uint64(b), b[8:]
+	q.id, b = binary.BigEndian.Uint64(b), b[8:]
 	length, n := binary.Uvarint(b)
 	if n <= 0 || length > nameBytesMax || int(length) > len(b)-n {
 		return q, false

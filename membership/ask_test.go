@@ -86,18 +86,18 @@ func TestAskIsRepeated(t *testing.T) {
 	}
 }
 
-// What nobody asked for is dropped: other numbers, other nodes, second answers, and packets that say nothing.
+// What nobody asked for is dropped: other ids, other nodes, second answers, and packets that say nothing.
 func TestAnswersThatNobodyWants(t *testing.T) {
 	m := start(t, quick(t, "a"))
-	a := &asking{answers: map[string][]byte{"b": nil, "c": nil}, left: 2, done: make(chan struct{})}
+	a := &openQuestion{answers: map[string][]byte{"b": nil, "c": nil}, left: 2, done: make(chan struct{})}
 	m.asked[7] = a
-	for _, q := range []question{{8, "b", []byte("no")}, {7, "d", []byte("no")}, {7, "b", []byte("yes")}, {7, "b", []byte("no")}} {
+	for _, q := range []envelope{{8, "b", []byte("no")}, {7, "d", []byte("no")}, {7, "b", []byte("yes")}, {7, "b", []byte("no")}} {
 		m.receive(q.packet(packetAnswer))
 	}
 	if a.left != 1 || string(a.answers["b"]) != "yes" || len(a.answers) != 2 {
 		t.Errorf("%d are left of %q", a.left, a.answers)
 	}
-	m.receive(question{7, "c", nil}.packet(packetAnswer))
+	m.receive(envelope{7, "c", nil}.packet(packetAnswer))
 	select {
 	case <-a.done:
 	default:
@@ -120,7 +120,7 @@ func TestFloodOfQuestions(t *testing.T) {
 	b.see(t, "a", "b")
 	for range 10 * questionsMax {
 		for _, from := range []string{"a", "b", "stranger"} {
-			a.receive(question{1, from, nil}.packet(packetQuestion))
+			a.receive(envelope{1, from, nil}.packet(packetQuestion))
 		}
 	}
 	a.mu.Lock()
@@ -165,14 +165,14 @@ func TestAnAskerThatIsHardToReach(t *testing.T) {
 
 func FuzzQuestion(f *testing.F) {
 	f.Add([]byte{})
-	f.Add(question{1 << 60, "node", []byte("what")}.packet(packetQuestion)[1:])
+	f.Add(envelope{1 << 60, "node", []byte("what")}.packet(packetQuestion)[1:])
 	f.Add(bytes.Repeat([]byte{0xff}, 24))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		q, ok := decodeQuestion(b)
+		q, ok := decodeEnvelope(b)
 		if !ok {
 			return
 		}
-		if again, ok := decodeQuestion(q.packet(packetAnswer)[1:]); !ok || again.number != q.number ||
+		if again, ok := decodeEnvelope(q.packet(packetAnswer)[1:]); !ok || again.id != q.id ||
 			again.from != q.from || !bytes.Equal(again.text, q.text) {
 			t.Errorf("%v comes back as %v", q, again)
 		}

@@ -48,8 +48,8 @@ type Membership struct {
 	leaving  map[string]bool // nodes that announced that they leave, and are still members
 	problems map[string]problem
 	outbox   map[string]map[int]postdate.Time
-	asked    map[uint64]*asking   // by the number of the question
-	waiting  map[string][]waiting // by the member that asks, while it is answered
+	asked    map[uint64]*openQuestion // by the id of the question
+	waiting  map[string][]waiting     // by the member that asks, while it is answered
 
 	ending  sync.Mutex // held while it leaves or shuts down
 	left    atomic.Bool
@@ -81,7 +81,7 @@ func startWith(ctx context.Context, c Config, p parts) (*Membership, error) {
 		changed: make(chan struct{}, 1), clashes: make(chan clash, 16), toSend: make(chan struct{}, 1),
 		stop:   make(chan struct{}),
 		roster: roster{}, leaving: map[string]bool{}, problems: map[string]problem{},
-		outbox: map[string]map[int]postdate.Time{}, asked: map[uint64]*asking{},
+		outbox: map[string]map[int]postdate.Time{}, asked: map[uint64]*openQuestion{},
 		waiting: map[string][]waiting{},
 	}
 	if err := m.open(ctx); err != nil {

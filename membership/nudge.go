@@ -210,14 +210,14 @@ func (m *Membership) receive(b []byte) {
 	case packetLeaving:
 		m.leaves(string(rest))
 	case packetQuestion, packetAnswer:
-		q, ok := decodeQuestion(rest)
+		q, ok := decodeEnvelope(rest)
 		switch {
 		case !ok:
 			m.metrics.garbage.Inc()
 		case kind == packetQuestion:
-			m.questioned(q)
+			m.receiveQuestion(q)
 		default:
-			m.answered(q)
+			m.receiveAnswer(q)
 		}
 	default:
 		m.metrics.garbage.Inc() // perhaps from a later version

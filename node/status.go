@@ -40,7 +40,7 @@ func (n *Node) view() api.Cluster {
 	ctx, cancel := context.WithTimeout(context.Background(), viewTimeout)
 	defer cancel()
 	if n.cluster != nil {
-		n.addSelves(ctx, c.Members)
+		n.addClocksAndLeases(ctx, c.Members)
 	}
 	all := make([]int, n.store.Buckets())
 	for b := range all {

@@ -17,13 +17,13 @@ import (
 
 // What a node asks others by gossip: a byte, and for figures the tenant's name; none asks for all tenants.
 const (
-	questionFigures = 'f'
-	questionSelf    = 's'
+	questionFigures       = 'f'
+	questionClockAndLease = 'c'
 )
 
 const (
-	// answerMax is how long a node waits for the others' answers.
-	answerMax = 500 * time.Millisecond
+	// answerTimeout is how long a node waits for the others' answers.
+	answerTimeout = 500 * time.Millisecond
 
 	// freshFor is for how long what was read from the metrics is shown again: many who look cost no more than one.
 	freshFor = 500 * time.Millisecond
@@ -38,18 +38,19 @@ type watch struct {
 	mu       sync.Mutex
 	recorder stats.Recorder
 	last     stats.Reading
-	tookAt   time.Time
+	readAt   time.Time
 
-	asking singleflight.Group // by question: those who ask at the same time get one answer
+	asks singleflight.Group // by question: those who ask at the same time get one answer
 }
 
 // run reads the metrics at the beginning of each slot, until ctx ends.
 func (w *watch) run(ctx context.Context) {
 	for {
 		w.mu.Lock()
-		w.take()
+		w.read()
 		w.mu.Unlock()
-		next := time.NewTimer(stats.SlotTime - time.Duration(w.now().Std().UnixNano())%stats.SlotTime)
+		now := w.now()
+		next := time.NewTimer(stats.SlotEnd(now).Sub(now))
 		select {
 		case <-ctx.Done():
 			next.Stop()
@@ -59,23 +60,23 @@ func (w *watch) run(ctx context.Context) {
 	}
 }
 
-// take reads the metrics. The lock is held.
-func (w *watch) take() {
+// read reads the metrics. The lock is held.
+func (w *watch) read() {
 	families, _ := w.metrics.Gather() // what cannot be gathered is missing, and the rest is not
-	w.last, w.tookAt = stats.Read(families), time.Now()
-	w.recorder.Take(w.now(), w.last)
+	w.last, w.readAt = stats.Read(families), time.Now()
+	w.recorder.Record(w.now(), w.last)
 }
 
-// figures are what this node says of a tenant, or of all if it is "".
-func (w *watch) figures(tenant string) stats.Node {
+// report has this node's figures of a tenant, or of all if it is "".
+func (w *watch) report(tenant string) stats.Report {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if time.Since(w.tookAt) > freshFor {
-		w.take()
+	if time.Since(w.readAt) > freshFor {
+		w.read()
 	}
-	n := w.recorder.Say(tenant)
+	n := w.recorder.Report(tenant)
 	view := w.loop.View()
-	n.Overdue, n.InHand, n.ChannelsDown = view.Late(), view.Hand, view.Down
+	n.Overdue, n.InHand, n.ChannelsDown = view.LongestOverdue(), view.Hand, view.Down
 	return n
 }
 
@@ -88,61 +89,61 @@ func (w *watch) pending(tenant string) *stats.Pending {
 
 // stats are the figures of the whole cluster, which GET /v1/stats shows.
 func (n *Node) stats(ctx context.Context, tenant string) stats.Stats {
-	s, _, _ := n.watch.asking.Do(string(questionFigures)+tenant, func() (any, error) {
+	s, _, _ := n.watch.asks.Do(string(questionFigures)+tenant, func() (any, error) {
 		return n.askFigures(ctx, tenant), nil
 	})
 	return s.(stats.Stats)
 }
 
 func (n *Node) askFigures(ctx context.Context, tenant string) stats.Stats {
-	nodes := map[string]stats.Node{n.c.NodeID: n.watch.figures(tenant)}
+	reports := map[string]stats.Report{n.c.NodeID: n.watch.report(tenant)}
 	answers, missing := n.ask(ctx, questionFigures, tenant)
 	for name, answer := range answers {
-		var said stats.Node
-		if json.Unmarshal(answer, &said) != nil {
+		var report stats.Report
+		if json.Unmarshal(answer, &report) != nil {
 			missing = append(missing, name) // of another version
 			continue
 		}
-		nodes[name] = said
+		reports[name] = report
 	}
 	slices.Sort(missing)
-	s := stats.Merge(n.watch.now(), nodes)
+	s := stats.Merge(n.watch.now(), reports)
 	s.Tenant, s.Missing = tenant, missing
 	s.Pending = n.watch.pending(tenant)
 	return s
 }
 
-// self is what a node says of itself.
-type self struct {
+// clockAndLease is what only a node itself knows of its clock and its lease.
+type clockAndLease struct {
 	ClockOffset *time.Duration
 	Lease       api.Lease
 }
 
-func (n *Node) self() self {
+func (n *Node) clockAndLease() clockAndLease {
 	now, status := n.clock.now(), n.loop.Status()
-	s := self{Lease: api.Lease{ID: n.loop.leaseID, Lasts: n.loop.lease, Left: max(status.Lease-now.Mono, 0)}}
+	c := clockAndLease{Lease: api.Lease{ID: n.loop.leaseID, Lasts: n.loop.lease, Left: max(status.Lease-now.Mono, 0)}}
 	if ahead, known := n.loop.board.ClockOffset(now); known {
-		s.ClockOffset = &ahead
+		c.ClockOffset = &ahead
 	}
-	return s
+	return c
 }
 
-// addSelves adds to members what each says of itself. Who does not answer has nothing to show.
-func (n *Node) addSelves(ctx context.Context, members []api.Member) {
-	heard, _, _ := n.watch.asking.Do(string(questionSelf), func() (any, error) {
-		answers, _ := n.ask(ctx, questionSelf, "")
+// addClocksAndLeases adds to members the clock and the lease of each. Who does not answer has none to show.
+func (n *Node) addClocksAndLeases(ctx context.Context, members []api.Member) {
+	shared, _, _ := n.watch.asks.Do(string(questionClockAndLease), func() (any, error) {
+		answers, _ := n.ask(ctx, questionClockAndLease, "")
 		return answers, nil
 	})
-	answers := heard.(map[string][]byte)
+	answers := shared.(map[string][]byte)
 	for i := range members {
 		m := &members[i]
-		var said self
+		var its clockAndLease
 		if m.Node == n.c.NodeID {
-			said = n.self()
-		} else if json.Unmarshal(answers[m.Node], &said) != nil {
+			its = n.clockAndLease()
+		} else if json.Unmarshal(answers[m.Node], &its) != nil {
 			continue
 		}
-		m.ClockOffset, m.Lease = said.ClockOffset, &said.Lease
+		m.ClockOffset, m.Lease = its.ClockOffset, &its.Lease
 	}
 }
 
@@ -151,7 +152,7 @@ func (n *Node) ask(ctx context.Context, what byte, about string) (answers map[st
 	if n.cluster == nil {
 		return nil, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, answerMax)
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	return n.cluster.gossip.Ask(ctx, append([]byte{what}, about...))
 }
@@ -161,15 +162,17 @@ func (n *Node) asked(question []byte) (answer []byte) {
 	if len(question) == 0 {
 		return nil
 	}
-	var say any
+	var report any
 	switch question[0] {
 	case questionFigures:
-		say = n.watch.figures(string(question[1:]))
-	case questionSelf:
-		say = n.self()
+		report = n.watch.report(string(question[1:]))
+	case questionClockAndLease:
+		report = n.clockAndLease()
 	default:
 		return nil
 	}
-	answer, _ = json.Marshal(say) // plain data: it cannot fail
+	// The JSON is a wire format between nodes of different versions: a field may be added, and none may change its name
+	// or its meaning. Who does not know a field passes over it.
+	answer, _ = json.Marshal(report) // plain data: it cannot fail
 	return answer
 }

@@ -87,8 +87,8 @@ func TestStatsOfACluster(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s shows %+v, overdue for %d ms, %d in hand, want %+v: %v", name, s.Total, s.OverdueMs, s.InHand, want, err)
 		}
-		if !slices.Equal(s.Nodes, []string{"a", "b"}) || len(s.Missing) > 0 || !s.Counted {
-			t.Errorf("%s shows the figures of %v without %v, counted: %t", name, s.Nodes, s.Missing, s.Counted)
+		if !slices.Equal(s.Nodes, []string{"a", "b"}) || len(s.Missing) > 0 || !s.OwnSeries {
+			t.Errorf("%s shows the figures of %v without %v, series of its own: %t", name, s.Nodes, s.Missing, s.OwnSeries)
 		}
 		if s.Pending == nil || s.Pending.Messages != int64(n/4)-want.Cancelled {
 			t.Errorf("%s shows %+v pending", name, s.Pending)

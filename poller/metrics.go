@@ -185,7 +185,7 @@ func (m *Metrics) Settled(ss []store.Settlement) {
 
 // Observe sets the gauges from v.
 func (m *Metrics) Observe(v View) {
-	m.overdue.Set(v.Late().Seconds())
+	m.overdue.Set(v.LongestOverdue().Seconds())
 	m.hand.Set(float64(v.Hand))
 	m.down.Set(float64(v.Down))
 }

@@ -16,8 +16,8 @@ type View struct {
 	At      postdate.Now
 }
 
-// Late is how long the earliest due message in hand that is not settled has been due.
-func (v View) Late() (most time.Duration) {
+// LongestOverdue is how long the earliest due message in hand that is not settled has been due.
+func (v View) LongestOverdue() (most time.Duration) {
 	for _, since := range v.Overdue {
 		most = max(most, v.At.Wall.Sub(since))
 	}

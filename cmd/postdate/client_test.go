@@ -358,7 +358,7 @@ delivered  2.0         128          199000
 failed     0.0         0            12
 cancelled  0.0         3            988
 
-late in the last minute: half at most 2.1 ms, 99 of 100 at most 9.4 ms
+lateness in the last minute: median 2.1 ms, 99th percentile 9.4 ms
 pending: 1000000 messages, 256000000 bytes
 overdue: for 0 ms; in hand: 12 messages; channels down: 0
 no answer from c: what they counted is missing
@@ -366,7 +366,7 @@ no answer from c: what they counted is missing
 	if r := call([]string{server}, "", "stats"); r != want {
 		t.Errorf("got\n%s\nwant\n%s", r.stdout, want.stdout)
 	}
-	s.stats = []byte(`{"tenant":"acme","counted":false}`)
+	s.stats = []byte(`{"tenant":"acme","ownSeries":false}`)
 	want = result{stdout: `MESSAGES   PER SECOND  LAST MINUTE  SINCE THE START
 scheduled  0.0         0            0
 delivered  0.0         0            0
@@ -374,7 +374,7 @@ failed     0.0         0            0
 cancelled  0.0         0            0
 
 these are the figures of the tenant acme
-on some node this tenant shares metrics with others: what was counted there is missing
+on some node this tenant has no metric series of its own: what that node counted is missing
 `}
 	if r := call([]string{server}, "", "stats"); r != want {
 		t.Errorf("got\n%s%s\nwant\n%s", r.stdout, r.stderr, want.stdout)

@@ -17,8 +17,10 @@ func newStats(p process) *cobra.Command {
 		Use:   "stats",
 		Short: "Show what the cluster did in the last minute, and what is late",
 		Long: `Show how many messages all nodes scheduled, delivered, failed and cancelled, how
-late they were, and what is overdue. A key that is not an administrator's, and not
-of the tenant default, sees the figures of its own tenant.`,
+late they were (the median and the 99th percentile), and what is pending. An
+administrator's key, and one of the tenant default, sees the figures of all
+tenants, and what is overdue, in hand and down. Any other key sees those of its
+own tenant.`,
 		Example: "  postdate stats\n  watch postdate stats",
 		Args:    cobra.NoArgs,
 	}
@@ -57,7 +59,7 @@ func printStats(cmd *cobra.Command, s *client.Stats) error {
 	}
 	fmt.Fprintln(out)
 	if l := s.LastMinute.LatenessMs; l != nil {
-		fmt.Fprintf(out, "late in the last minute: half at most %.1f ms, 99 of 100 at most %.1f ms\n", l.P50, l.P99)
+		fmt.Fprintf(out, "lateness in the last minute: median %.1f ms, 99th percentile %.1f ms\n", l.P50, l.P99)
 	}
 	if s.Pending != nil {
 		fmt.Fprintf(out, "pending: %d messages, %d bytes\n", s.Pending.Messages, s.Pending.Bytes)
@@ -68,8 +70,8 @@ func printStats(cmd *cobra.Command, s *client.Stats) error {
 		fmt.Fprintf(out, "overdue: for %d ms; in hand: %d messages; channels down: %d\n",
 			s.OverdueMs, s.InHand, s.ChannelsDown)
 	}
-	if !s.Counted {
-		fmt.Fprintln(out, "on some node this tenant shares metrics with others: what was counted there is missing")
+	if !s.OwnSeries {
+		fmt.Fprintln(out, "on some node this tenant has no metric series of its own: what that node counted is missing")
 	}
 	if len(s.Missing) > 0 {
 		fmt.Fprintf(out, "no answer from %s: what they counted is missing\n", strings.Join(s.Missing, ", "))

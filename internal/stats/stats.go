@@ -1,9 +1,17 @@
-// Package stats says what a cluster did in the last ten minutes: how many messages were scheduled,
-// delivered, failed and cancelled, and how late they were. It counts nothing itself: a [Recorder] reads
-// a node's metrics now and then, so that its figures are those of /metrics, and [Merge] adds up what
-// the nodes say.
+// Package stats has the figures of GET /v1/stats: how many messages a cluster scheduled, delivered,
+// failed and cancelled in the last ten minutes, and how late it delivered them.
 //
-// It has no goroutine and no clock.
+// A node reads its metrics with [Read], at the beginning of each slot of ten seconds and whenever someone
+// asks, and gives what it read to its [Recorder]. The recorder's [Report] of a tenant, or of all, is what
+// the node tells the others; [Merge] adds the reports of all nodes up.
+//
+// The package promises that
+//   - its figures are those of /metrics: it counts nothing itself;
+//   - nothing is counted twice or lost between two readings, and when a clock is set;
+//   - a tenant's report has no figures of other tenants: what is in a series that several share is left out;
+//   - it keeps ten minutes, however long a node runs.
+//
+// It has no goroutine, no clock and no lock.
 package stats
 
 import (
@@ -20,8 +28,8 @@ const (
 	// slotsMax is how many slots a node keeps, the one that runs included.
 	slotsMax = 61
 
-	// recently is over how many whole slots [Stats.Recent] goes.
-	recently = 6
+	// lastMinuteSlots is how many whole slots [Stats.LastMinute] has, beside the one that runs.
+	lastMinuteSlots = 6
 )
 
 // Figures count what became of messages.
@@ -60,13 +68,14 @@ type Slot struct {
 	Figures Figures
 }
 
-// Node is what one node says of a tenant, or of all.
-type Node struct {
+// Report has one node's figures of a tenant, or of all.
+type Report struct {
 	Since postdate.Time // when it began to count
 	Total Figures       // since then
 	Slots []Slot        // the oldest first; one of which nothing happened may be missing
-	// Apart is false if the tenant shares a series with others: then what is counted there is missing.
-	Apart bool
+	// OwnSeries is whether the tenant has metric series of its own. If it shares one with others, what is counted there
+	// is missing. It is true in the figures of all tenants.
+	OwnSeries bool
 
 	Overdue      time.Duration // how long its earliest unsettled message has been due
 	InHand       int           // messages in its memory
@@ -78,52 +87,52 @@ type Stats struct {
 	At      postdate.Time
 	Tenant  string   // "": all
 	Nodes   []string // whose figures are in it, by name
-	Missing []string // members that did not say theirs
+	Missing []string // members that did not report theirs
 
-	Node             // the sums; of Overdue the longest, of ChannelsDown the most
-	Recent  Slot     // the last minute
-	Pending *Pending // nil: not known
+	Sum        Report   // of Since the earliest, of Overdue the longest, of ChannelsDown the most
+	LastMinute Slot     // the last whole slots of a minute, and the one that runs
+	Pending    *Pending // nil: not known
 }
 
 // Pending is what is stored and not settled.
 type Pending struct{ Messages, Bytes int64 }
 
-// Merge adds up what nodes say, and lists the slots of the last ten minutes without a gap.
-func Merge(at postdate.Time, nodes map[string]Node) Stats {
-	s := Stats{At: at, Node: Node{Apart: true}}
+// Merge adds up the reports of nodes, by name, and lists the slots of the last ten minutes without a gap.
+func Merge(at postdate.Time, nodes map[string]Report) Stats {
+	s := Stats{At: at, Sum: Report{Since: at, OwnSeries: true}}
+	sum := &s.Sum
 	running := slotOf(at)
 	first := running.Add(-(slotsMax - 1) * SlotTime)
-	s.Since = at
 	for _, n := range nodes {
-		s.Since = min(s.Since, n.Since)
+		sum.Since = min(sum.Since, n.Since)
 	}
 	for from := first; from <= running; from = from.Add(SlotTime) {
-		lasted := min(at, from.Add(SlotTime)).Sub(max(from, s.Since)) // before that, nothing was counted
-		s.Slots = append(s.Slots, Slot{From: from, Lasted: max(lasted, 0)})
+		lasted := min(at, from.Add(SlotTime)).Sub(max(from, sum.Since)) // before that, nothing was counted
+		sum.Slots = append(sum.Slots, Slot{From: from, Lasted: max(lasted, 0)})
 	}
 	for name, n := range nodes {
 		s.Nodes = append(s.Nodes, name)
-		s.Total.add(n.Total)
-		s.Apart = s.Apart && n.Apart
-		s.Overdue = max(s.Overdue, n.Overdue)
-		s.InHand += n.InHand
-		s.ChannelsDown = max(s.ChannelsDown, n.ChannelsDown)
+		sum.Total.add(n.Total)
+		sum.OwnSeries = sum.OwnSeries && n.OwnSeries
+		sum.Overdue = max(sum.Overdue, n.Overdue)
+		sum.InHand += n.InHand
+		sum.ChannelsDown = max(sum.ChannelsDown, n.ChannelsDown)
 		for _, slot := range n.Slots {
 			// the nodes' clocks differ a little: what is ahead belongs to the slot that runs
 			if from := min(slot.From, running); from >= first {
-				to := &s.Slots[from.Sub(first)/SlotTime]
+				to := &sum.Slots[from.Sub(first)/SlotTime]
 				to.Figures.add(slot.Figures)
 				to.Lasted = max(to.Lasted, slot.Lasted)
 			}
 		}
 	}
 	slices.Sort(s.Nodes)
-	for _, slot := range s.Slots[len(s.Slots)-1-recently:] {
-		if s.Recent.From == 0 {
-			s.Recent.From = slot.From
+	for _, slot := range sum.Slots[len(sum.Slots)-1-lastMinuteSlots:] {
+		if s.LastMinute.From == 0 {
+			s.LastMinute.From = slot.From
 		}
-		s.Recent.Lasted += slot.Lasted
-		s.Recent.Figures.add(slot.Figures)
+		s.LastMinute.Lasted += slot.Lasted
+		s.LastMinute.Figures.add(slot.Figures)
 	}
 	return s
 }
@@ -132,45 +141,48 @@ func slotOf(at postdate.Time) postdate.Time {
 	return at - at%postdate.Time(SlotTime.Milliseconds())
 }
 
+// SlotEnd is when the slot that runs at a time ends.
+func SlotEnd(at postdate.Time) postdate.Time { return slotOf(at).Add(SlotTime) }
+
 // Recorder keeps the figures of one node's last ten minutes. It is not safe for concurrent use.
 type Recorder struct {
 	first  postdate.Time // when the first reading was
 	last   Reading
 	lastAt postdate.Time
-	slots  []taken // the oldest first
+	slots  []recordedSlot // the oldest first
 }
 
-// taken is a slot of all tenants in which something happened.
-type taken struct {
+// recordedSlot is a slot of all tenants in which something happened.
+type recordedSlot struct {
 	from   postdate.Time
 	lasted time.Duration
 	of     map[string]Figures
 }
 
-// Take takes in what a node's metrics say. What happened since the Take before it belongs to the slot in which that
-// was.
-func (r *Recorder) Take(at postdate.Time, now Reading) {
-	if r.last.Totals == nil {
+// Record takes in a reading of the node's metrics. What happened since the reading before it belongs to the slot in
+// which that one was.
+func (r *Recorder) Record(at postdate.Time, now Reading) {
+	if r.last.ByTenant == nil {
 		r.first = at
 	} else { // a clock that is set back takes no time, but what happened did
-		r.note(slotOf(min(r.lastAt, at)), max(at.Sub(r.lastAt), 0), now.Totals)
+		r.note(slotOf(min(r.lastAt, at)), max(at.Sub(r.lastAt), 0), now.ByTenant)
 	}
 	r.last, r.lastAt = now, at
 	oldest := slotOf(at).Add(-(slotsMax - 1) * SlotTime)
-	r.slots = slices.DeleteFunc(r.slots, func(s taken) bool { return s.from < oldest || s.from > at })
+	r.slots = slices.DeleteFunc(r.slots, func(s recordedSlot) bool { return s.from < oldest || s.from > at })
 }
 
 // note adds what is new in now to a slot.
-func (r *Recorder) note(from postdate.Time, lasted time.Duration, now Totals) {
+func (r *Recorder) note(from postdate.Time, lasted time.Duration, now ByTenant) {
 	n := len(r.slots)
 	if n == 0 || r.slots[n-1].from != from {
-		r.slots = append(r.slots, taken{from: from, of: map[string]Figures{}})
+		r.slots = append(r.slots, recordedSlot{from: from, of: map[string]Figures{}})
 		n++
 	}
 	slot := &r.slots[n-1]
 	slot.lasted += lasted
 	for tenant, figures := range now {
-		if more := figures.since(r.last.Totals[tenant]); !more.none() {
+		if more := figures.since(r.last.ByTenant[tenant]); !more.none() {
 			sum := slot.of[tenant]
 			sum.add(more)
 			slot.of[tenant] = sum
@@ -178,12 +190,12 @@ func (r *Recorder) note(from postdate.Time, lasted time.Duration, now Totals) {
 	}
 }
 
-// Say is what the node says of a tenant, or of all if it is "", as of the last Take.
-func (r *Recorder) Say(tenant string) (n Node) {
-	n.Since, n.Apart = r.first, r.last.apart(tenant)
-	n.Total = r.last.Totals.of(tenant)
+// Report has the node's figures of a tenant, or of all if it is "", as of the last reading.
+func (r *Recorder) Report(tenant string) (n Report) {
+	n.Since, n.OwnSeries = r.first, r.last.ownSeries(tenant)
+	n.Total = r.last.ByTenant.of(tenant)
 	for _, slot := range r.slots {
-		if figures := Totals(slot.of).of(tenant); !figures.none() {
+		if figures := ByTenant(slot.of).of(tenant); !figures.none() {
 			n.Slots = append(n.Slots, Slot{From: slot.from, Lasted: slot.lasted, Figures: figures})
 		}
 	}

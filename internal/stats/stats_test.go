@@ -18,19 +18,19 @@ const noon postdate.Time = 1_800_000_000_000
 
 func after(d time.Duration) postdate.Time { return noon.Add(d) }
 
-func scheduled(n uint64) Reading { return Reading{Totals: Totals{"default": {Scheduled: n}}} }
+func scheduled(n uint64) Reading { return Reading{ByTenant: ByTenant{"default": {Scheduled: n}}} }
 
 // What happened between two readings is in the slot in which the first one was, and nothing is counted twice or lost.
 func TestRecorder(t *testing.T) {
 	var r Recorder
-	r.Take(after(3*time.Second), scheduled(5)) // before it, nobody knows when
-	r.Take(after(9*time.Second), scheduled(7))
-	r.Take(after(10*time.Second), scheduled(8))
-	r.Take(after(10*time.Second), scheduled(10)) // at the same instant
-	r.Take(after(20*time.Second), scheduled(14))
-	r.Take(after(30*time.Second), scheduled(14)) // nothing
-	r.Take(after(41*time.Second), scheduled(15))
-	got := r.Say("")
+	r.Record(after(3*time.Second), scheduled(5)) // before it, nobody knows when
+	r.Record(after(9*time.Second), scheduled(7))
+	r.Record(after(10*time.Second), scheduled(8))
+	r.Record(after(10*time.Second), scheduled(10)) // at the same instant
+	r.Record(after(20*time.Second), scheduled(14))
+	r.Record(after(30*time.Second), scheduled(14)) // nothing
+	r.Record(after(41*time.Second), scheduled(15))
+	got := r.Report("")
 	want := []Slot{
 		{noon, 7 * time.Second, Figures{Scheduled: 3}},
 		{after(10 * time.Second), 10 * time.Second, Figures{Scheduled: 6}},
@@ -44,16 +44,16 @@ func TestRecorder(t *testing.T) {
 // The clock may be set. What happened is still counted, and no slot lies ahead.
 func TestRecorderWhoseClockIsSet(t *testing.T) {
 	var r Recorder
-	r.Take(after(time.Hour), scheduled(0))
-	r.Take(after(time.Hour+time.Second), scheduled(2))
-	r.Take(noon, scheduled(5))
-	r.Take(after(time.Second), scheduled(9))
+	r.Record(after(time.Hour), scheduled(0))
+	r.Record(after(time.Hour+time.Second), scheduled(2))
+	r.Record(noon, scheduled(5))
+	r.Record(after(time.Second), scheduled(9))
 	want := []Slot{{noon, time.Second, Figures{Scheduled: 7}}}
-	if got := r.Say(""); !reflect.DeepEqual(got.Slots, want) {
+	if got := r.Report(""); !reflect.DeepEqual(got.Slots, want) {
 		t.Errorf("the slots are %v, want %v", got.Slots, want)
 	}
-	r.Take(after(time.Hour), scheduled(9))
-	if got := r.Say(""); len(got.Slots) > 0 {
+	r.Record(after(time.Hour), scheduled(9))
+	if got := r.Report(""); len(got.Slots) > 0 {
 		t.Errorf("an hour later, the slots are still %v", got.Slots)
 	}
 }
@@ -62,9 +62,9 @@ func TestRecorderWhoseClockIsSet(t *testing.T) {
 func TestRecorderForgets(t *testing.T) {
 	var r Recorder
 	for i := range 1000 {
-		r.Take(after(time.Duration(i)*SlotTime), scheduled(uint64(i)))
+		r.Record(after(time.Duration(i)*SlotTime), scheduled(uint64(i)))
 	}
-	if got := len(r.Say("").Slots); got != slotsMax-1 { // the last one has only begun
+	if got := len(r.Report("").Slots); got != slotsMax-1 { // the last one has only begun
 		t.Errorf("it has %d slots, want %d", got, slotsMax-1)
 	}
 }
@@ -72,10 +72,10 @@ func TestRecorderForgets(t *testing.T) {
 // Tenants see their own figures. Of one that shares its series with others nobody knows them.
 func TestTenants(t *testing.T) {
 	var r Recorder
-	r.Take(noon, Reading{Totals: Totals{"acme": {}, "beta": {}}})
-	r.Take(after(time.Second), Reading{Totals: Totals{"acme": {Delivered: 2}, "beta": {Delivered: 3}}})
+	r.Record(noon, Reading{ByTenant: ByTenant{"acme": {}, "beta": {}}})
+	r.Record(after(time.Second), Reading{ByTenant: ByTenant{"acme": {Delivered: 2}, "beta": {Delivered: 3}}})
 	for tenant, want := range map[string]uint64{"": 5, "acme": 2, "beta": 3, "gamma": 0} {
-		if n := r.Say(tenant); n.Total.Delivered != want || !n.Apart {
+		if n := r.Report(tenant); n.Total.Delivered != want || !n.OwnSeries {
 			t.Errorf("%q: %+v", tenant, n)
 		}
 	}
@@ -107,10 +107,10 @@ func TestTenantsThatShareSeries(t *testing.T) {
 	}
 	var r Recorder
 	read := Read(families)
-	r.Take(noon, read)
-	for tenant, apart := range map[string]bool{"": true, "acme": true, "beta": false, "gamma": false} {
-		if n := r.Say(tenant); n.Apart != apart {
-			t.Errorf("%q is told apart: %t", tenant, n.Apart)
+	r.Record(noon, read)
+	for tenant, own := range map[string]bool{"": true, "acme": true, "beta": false, "gamma": false} {
+		if n := r.Report(tenant); n.OwnSeries != own {
+			t.Errorf("%q has series of its own: %t", tenant, n.OwnSeries)
 		}
 	}
 	for tenant, want := range map[string]*Pending{"": {Messages: 6}, "acme": {Messages: 3}, "beta": nil} {
@@ -124,50 +124,50 @@ func TestTenantsThatShareSeries(t *testing.T) {
 func TestMerge(t *testing.T) {
 	late := make(Lateness, len(Bounds)+1)
 	late[3] = 4
-	one := Node{Apart: true, Overdue: time.Second, InHand: 2, ChannelsDown: 1, Total: Figures{Delivered: 9}, Slots: []Slot{
+	one := Report{OwnSeries: true, Overdue: time.Second, InHand: 2, ChannelsDown: 1, Total: Figures{Delivered: 9}, Slots: []Slot{
 		{after(-time.Hour), SlotTime, Figures{Delivered: 100}}, // long ago
 		{after(-70 * time.Second), SlotTime, Figures{Delivered: 50}},
 		{after(-10 * time.Second), SlotTime, Figures{Delivered: 3, Lateness: late}},
 		{noon, 4 * time.Second, Figures{Delivered: 2}},
 	}}
-	two := Node{Apart: true, Overdue: 3 * time.Second, InHand: 5, ChannelsDown: 2, Total: Figures{Delivered: 10}, Slots: []Slot{
+	two := Report{OwnSeries: true, Overdue: 3 * time.Second, InHand: 5, ChannelsDown: 2, Total: Figures{Delivered: 10}, Slots: []Slot{
 		{after(-10 * time.Second), SlotTime, Figures{Delivered: 4, Lateness: late}},
 		{after(10 * time.Second), 0, Figures{Delivered: 1}}, // its clock is ahead
 	}}
-	s := Merge(after(5*time.Second), map[string]Node{"b": two, "a": one})
-	if s.Total.Delivered != 19 || s.Overdue != 3*time.Second || s.InHand != 7 || s.ChannelsDown != 2 || !s.Apart ||
+	s := Merge(after(5*time.Second), map[string]Report{"b": two, "a": one})
+	if s.Sum.Total.Delivered != 19 || s.Sum.Overdue != 3*time.Second || s.Sum.InHand != 7 || s.Sum.ChannelsDown != 2 || !s.Sum.OwnSeries ||
 		!reflect.DeepEqual(s.Nodes, []string{"a", "b"}) {
-		t.Errorf("the sums are %+v", s.Node)
+		t.Errorf("the sums are %+v", s.Sum)
 	}
-	if s.Recent.From != after(-time.Minute) || s.Recent.Lasted != 65*time.Second || s.Recent.Figures.Delivered != 10 {
-		t.Errorf("the last minute is %+v", s.Recent)
+	if s.LastMinute.From != after(-time.Minute) || s.LastMinute.Lasted != 65*time.Second || s.LastMinute.Figures.Delivered != 10 {
+		t.Errorf("the last minute is %+v", s.LastMinute)
 	}
-	if got := s.Recent.Figures.Lateness.Count(); got != 8 {
+	if got := s.LastMinute.Figures.Lateness.Count(); got != 8 {
 		t.Errorf("%d are counted by lateness, want 8", got)
 	}
-	for i, slot := range s.Slots {
-		if want := after(time.Duration(i-(len(s.Slots)-1)) * SlotTime); slot.From != want {
+	for i, slot := range s.Sum.Slots {
+		if want := after(time.Duration(i-(len(s.Sum.Slots)-1)) * SlotTime); slot.From != want {
 			t.Errorf("slot %d begins at %s, want %s", i, slot.From, want)
 		}
 	}
-	n := len(s.Slots)
-	if n != slotsMax || s.Slots[n-1].Figures.Delivered != 3 || s.Slots[n-1].Lasted != 5*time.Second ||
-		s.Slots[n-2].Figures.Delivered != 7 || s.Slots[n-8].Figures.Delivered != 50 {
-		t.Errorf("the slots are %+v", s.Slots)
+	n := len(s.Sum.Slots)
+	if n != slotsMax || s.Sum.Slots[n-1].Figures.Delivered != 3 || s.Sum.Slots[n-1].Lasted != 5*time.Second ||
+		s.Sum.Slots[n-2].Figures.Delivered != 7 || s.Sum.Slots[n-8].Figures.Delivered != 50 {
+		t.Errorf("the slots are %+v", s.Sum.Slots)
 	}
-	if two.Apart = false; Merge(noon, map[string]Node{"a": one, "b": two}).Apart {
-		t.Error("one node does not tell the tenant apart, and the sum does")
+	if two.OwnSeries = false; Merge(noon, map[string]Report{"a": one, "b": two}).Sum.OwnSeries {
+		t.Error("on one node the tenant has no series of its own, and in the sum it has")
 	}
 }
 
 // A cluster that has just started has counted for as long as its first node, and an answer from nowhere does no harm.
 func TestMergeAfterAStart(t *testing.T) {
 	slots := []Slot{{noon, time.Second, Figures{Delivered: 500}}, {postdate.LatestTime, 0, Figures{}}}
-	s := Merge(after(5*time.Second), map[string]Node{
+	s := Merge(after(5*time.Second), map[string]Report{
 		"a": {Since: after(-15 * time.Second), Slots: slots}, "b": {Since: after(4 * time.Second)},
 	})
-	if s.Recent.Lasted != 20*time.Second || s.Recent.Figures.Delivered != 500 || s.Slots[0].Lasted != 0 {
-		t.Errorf("the last minute is %+v", s.Recent)
+	if s.LastMinute.Lasted != 20*time.Second || s.LastMinute.Figures.Delivered != 500 || s.Sum.Slots[0].Lasted != 0 {
+		t.Errorf("the last minute is %+v", s.LastMinute)
 	}
 }
 
@@ -253,9 +253,9 @@ func TestRead(t *testing.T) {
 	read := Read(families)
 	late := make(Lateness, len(Bounds)+1)
 	late[0], late[2], late[len(Bounds)] = 1, 2, 1
-	want := Totals{"acme": {Scheduled: 13, Cancelled: 22}, "beta": {Delivered: 1, Failed: 2, Lateness: late}}
-	if fmt.Sprint(read.Totals) != fmt.Sprint(want) {
-		t.Errorf("read %v, want %v", read.Totals, want)
+	want := ByTenant{"acme": {Scheduled: 13, Cancelled: 22}, "beta": {Delivered: 1, Failed: 2, Lateness: late}}
+	if fmt.Sprint(read.ByTenant) != fmt.Sprint(want) {
+		t.Errorf("read %v, want %v", read.ByTenant, want)
 	}
 	for _, tenant := range []string{"", "acme"} {
 		if got := read.Pending(tenant); *got != (Pending{25, 22}) {

@@ -598,20 +598,20 @@ class RevokedKey(Model):
 
 class Lease(Model):
     """
-    With it the node shows others that it is alive: they take its buckets when it has not been renewed for as long as it lasts. Absent if the node does not answer, or its store serves one node only.
+    A record in the store that a node renews while it is alive. A lease that is not renewed for lastsMs ends: then the other nodes take the node's buckets. Absent if the node does not answer, or its store serves one node only.
     """
 
     id: str
     """
-    Names the lease of one run of the node.
+    The name of the lease: the node's name, and an id of its own for each start of the node.
     """
     lasts_ms: int
     """
-    How long it lasts from a renewal on, in milliseconds.
+    How many milliseconds after a renewal the lease ends.
     """
     left_ms: int
     """
-    How long it lasts still, in milliseconds; 0: it has ended.
+    How many milliseconds are left until the lease ends, unless it is renewed; 0: it has ended.
     """
 
 
@@ -637,42 +637,42 @@ class Rates(Model):
     cancelled: float
 
 
-class Stored(Model):
+class Pending(Model):
     """
-    What is pending in the whole store.
+    What is stored and still to be delivered, in the whole cluster.
     """
 
     messages: int
     bytes: int
     """
-    Of their payloads.
+    The size of their payloads.
     """
 
 
 class Lateness(Model):
     """
-    From the execution time to the broker's confirm, in milliseconds; estimated from a histogram.
+    How long after its execution time a message was confirmed by the broker, in milliseconds: the median (p50) and the 99th percentile (p99), estimated from a histogram.
     """
 
     p50: float
     """
-    Half of the messages were at most so late.
+    The median: half of the messages were at most so late.
     """
     p99: float
     """
-    99 of 100 messages were at most so late.
+    The 99th percentile: 99 of 100 messages were at most so late.
     """
 
 
 class StatsSlot(Model):
     """
-    What happened within a time.
+    What happened in a slot of time.
     """
 
     from_: AwareDatetime
     seconds: float
     """
-    For how long nodes counted in it: ten seconds, less in the part that runs still, and none before the first of them started.
+    For how long nodes counted in it: ten seconds, less in the slot that has not ended yet, and none before the first of them started.
     """
     scheduled: int
     delivered: int
@@ -1074,7 +1074,7 @@ class Member(Model):
     state: str
     clock_offset_ms: int | None = None
     """
-    By how many milliseconds the node's clock is ahead of the store's; negative: it is behind. It is the least that a renewal of the lease in the last minute showed, and at most the duration of that renewal too much. Absent if the node does not answer, or its store serves one node only.
+    By how many milliseconds the node's clock is ahead of the store's clock; negative: it is behind. The node measures it whenever it renews its lease, and shows the smallest value of the last minute, which exceeds the true one by no more than that renewal took. Absent if the node does not answer, or its store serves one node only.
     """
     lease: Lease | None = None
 
@@ -1093,25 +1093,25 @@ class Stats(Model):
     """
     Nodes that did not answer. What they counted is missing from all figures.
     """
-    counted: bool
+    own_series: bool
     """
-    False: on some node the tenant shares series of metrics with others, because a node has series of their own for 100 tenants at most. What was counted there is missing.
+    Whether the tenant has metric series of its own on every node in nodes. A node has them for 100 tenants at most, and one series for all others together: false means that what such a node counted of the tenant is missing here. Always true in the figures of all tenants.
     """
     overdue_ms: int | None = None
     """
-    For how many milliseconds the earliest due message that is not settled has been due; 0: none is. Parked messages do not count. Absent in the figures of one tenant, as the next two.
+    For how many milliseconds the earliest due message that is not settled has been due; 0: none is. Parked messages do not count. Only in the figures of all tenants, as are inHand and channelsDown.
     """
     in_hand: int | None = None
     """
-    Messages in the nodes' memory: claimed and not settled.
+    Messages in the nodes' memory: claimed and not settled. Only in the figures of all tenants.
     """
     channels_down: int | None = None
     """
-    Channels that take no messages, as the node sees it that finds most.
+    Channels that take no messages, by the node that finds most of them. Only in the figures of all tenants.
     """
-    pending: Stored | None = None
+    pending: Pending | None = None
     """
-    Absent if it is not known.
+    Of all tenants, or of the one tenant whose figures these are. Absent if it is not known: the tenant has no metric series of its own.
     """
     total: Figures
     """
@@ -1119,7 +1119,7 @@ class Stats(Model):
     """
     last_minute: StatsSlot
     """
-    The last six whole slots and the one that runs.
+    The last six whole slots, and the one that has not ended yet.
     """
     per_second: Rates
     """
@@ -1127,7 +1127,7 @@ class Stats(Model):
     """
     slots: list[StatsSlot]
     """
-    The last ten minutes, in parts of ten seconds, the oldest first. The last part runs still.
+    The last ten minutes in slots of ten seconds, the oldest first. The last slot has not ended yet.
     """
 
 
@@ -1308,6 +1308,7 @@ __all__ = [
     "OutcomeStatus",
     "Overlap",
     "PayloadEncoding",
+    "Pending",
     "Preview",
     "Priority",
     "Problem",
@@ -1326,7 +1327,6 @@ __all__ = [
     "Stats",
     "StatsSlot",
     "Status",
-    "Stored",
     "StoredMessage",
     "Task",
     "TaskAction",

@@ -8,11 +8,11 @@ import (
 	"github.com/postdate/postdate/internal/series"
 )
 
-// Totals are the figures since a node started, by the name of the tenant in its series.
-type Totals map[string]Figures
+// ByTenant has the figures since a node started, by the name of the tenant in its series.
+type ByTenant map[string]Figures
 
 // of is what is known of a tenant, or of all if it is "".
-func (t Totals) of(tenant string) Figures {
+func (t ByTenant) of(tenant string) Figures {
 	if tenant != "" {
 		return t[tenant]
 	}
@@ -25,14 +25,14 @@ func (t Totals) of(tenant string) Figures {
 
 // Reading is what a node's metrics say.
 type Reading struct {
-	Totals  Totals
-	pending map[string]Pending // by tenant: what is stored
+	ByTenant ByTenant
+	pending  map[string]Pending // by tenant: what is stored
 	// mixed has, for each metric in which some tenants share a series, those that do not.
 	mixed []map[string]bool
 }
 
-// apart reports whether the tenant's figures are in no series of others.
-func (r *Reading) apart(tenant string) bool {
+// ownSeries reports whether the tenant's figures are in no series of others.
+func (r *Reading) ownSeries(tenant string) bool {
 	return tenant == "" || !slices.ContainsFunc(r.mixed, func(own map[string]bool) bool { return !own[tenant] })
 }
 
@@ -51,8 +51,8 @@ func (r *Reading) Pending(tenant string) *Pending {
 
 // Read reads a node's metrics.
 func Read(families []*dto.MetricFamily) Reading {
-	t, pending := Totals{}, map[string]Pending{}
-	r := Reading{Totals: t, pending: pending}
+	t, pending := ByTenant{}, map[string]Pending{}
+	r := Reading{ByTenant: t, pending: pending}
 	for _, family := range families {
 		own := map[string]bool{}
 		for _, m := range family.Metric {
