@@ -26,27 +26,45 @@ type Login struct {
 	TokenURL func() string // where the issuer gives out tokens; "": that is not known yet
 }
 
+// consolePath is where the console is.
+const consolePath = "/console"
+
 // routes are the console's own, which are no calls of the API.
 func (c *Console) routes() []route {
 	if c == nil {
 		return nil
 	}
 	return []route{
-		{"GET", "/console", (*Server).getConsoleFile, public},
-		{"GET", "/console/", (*Server).getConsoleFile, public},
 		{"GET", "/console/config.json", (*Server).getConsoleConfig, public},
-		{"GET", "/console/{path:*}", (*Server).getConsoleFile, public},
+		{"GET", consolePath, (*Server).getConsolePage, public},
+		{"GET", "/console/{page}", (*Server).getConsolePage, public},
+		{"GET", "/console/assets/{asset}", (*Server).getConsoleAsset, public},
 	}
 }
 
-// getConsoleFile sends a file of the console, or the page at any other path below it.
-func (s *Server) getConsoleFile(ctx *fasthttp.RequestCtx) *Problem {
-	path, _ := ctx.UserValue("path").(string)
-	file, ok := console.Open(path)
+// getConsolePage sends the page, which draws what its path names.
+func (s *Server) getConsolePage(ctx *fasthttp.RequestCtx) *Problem {
+	return s.sendConsole(ctx, console.Page())
+}
+
+// getConsoleSlash sends a browser that asks for /console/ to /console.
+func (s *Server) getConsoleSlash(ctx *fasthttp.RequestCtx) *Problem {
+	ctx.Response.Header.Set(fasthttp.HeaderLocation, consolePath)
+	ctx.SetStatusCode(fasthttp.StatusPermanentRedirect)
+	return nil
+}
+
+func (s *Server) getConsoleAsset(ctx *fasthttp.RequestCtx) *Problem {
+	name := ctx.UserValue("asset").(string)
+	file, ok := console.Asset(name)
 	if !ok {
-		return &Problem{Type: NoSuchPath, Detail: "the console has no file " + clip(path) +
+		return &Problem{Type: NoSuchPath, Detail: "the console has no file " + clip(name) +
 			": this node may be of another version than the page; load the page again"}
 	}
+	return s.sendConsole(ctx, file)
+}
+
+func (s *Server) sendConsole(ctx *fasthttp.RequestCtx, file console.File) *Problem {
 	h := &ctx.Response.Header
 	h.SetContentType(file.ContentType)
 	h.Set(fasthttp.HeaderCacheControl, file.CacheControl)

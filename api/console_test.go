@@ -2,6 +2,7 @@ package api
 
 import (
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -26,6 +27,23 @@ func TestConsoleConfig(t *testing.T) {
 	newRig(t, withConsole(login("https://api.example")), withKeys).send("GET", path, "").want(200,
 		`{"keys":true,"version":"1.2.3",`+known+`"https://api.example","resource":"https://api.example"}}`)
 	newRig(t, withKeys).send("GET", path, "", bearer(adminKey)).problem(404, NoSuchPath)
+}
+
+// Browsers get the page and its files without a key, and a policy that binds them to this node and the issuer.
+func TestConsoleFiles(t *testing.T) {
+	r := newRig(t, withKeys, withConsole(&Login{Issuer: "https://login.example/a", TokenURL: func() string { return "" }}))
+	for _, path := range []string{"/console", "/console/", "/console/now"} {
+		a := r.send("GET", path, "")
+		policy := a.header.Get("Content-Security-Policy")
+		if a.status != 200 || !strings.Contains(a.body, "<title>Postdate</title>") ||
+			!strings.Contains(policy, "default-src 'none'; script-src 'self'; style-src 'self';") ||
+			!strings.Contains(policy, "connect-src 'self' https://login.example;") {
+			t.Errorf("%s: %d, %q, %s", path, a.status, policy, a.body)
+		}
+	}
+	r.send("GET", "/console/assets/index-old.js", "").problem(404, NoSuchPath)
+	r.send("POST", "/console", "", bearer(adminKey)).problem(405, MethodNotAllowed)
+	newRig(t).send("GET", "/console/", "").problem(404, NoSuchPath)
 }
 
 // The console connects to the issuer and to its token endpoint, and nothing that an issuer says can widen that.

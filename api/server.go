@@ -148,10 +148,18 @@ func (s *Server) router() *router.Router {
 	r := router.New()
 	r.RedirectTrailingSlash, r.RedirectFixedPath = false, false
 	r.HandleOPTIONS = false // its answer would pass the door by, and leave the body unread
-	r.NotFound = s.measured(noRoute, anyKey, func(_ *Server, ctx *fasthttp.RequestCtx) *Problem {
+	nothing := s.measured(noRoute, anyKey, func(_ *Server, ctx *fasthttp.RequestCtx) *Problem {
 		return &Problem{Type: NoSuchPath, Detail: "there is nothing at " + clip(string(ctx.Path())) +
 			": the calls are described at /openapi.json"}
 	})
+	slash := s.measured(consolePath, public, (*Server).getConsoleSlash)
+	r.NotFound = func(ctx *fasthttp.RequestCtx) {
+		if string(ctx.Path()) == consolePath+"/" && s.config.Console != nil { // the router knows no route beside /console
+			slash(ctx)
+			return
+		}
+		nothing(ctx)
+	}
 	notAllowed := s.measured(noRoute, anyKey, func(_ *Server, ctx *fasthttp.RequestCtx) *Problem {
 		return &Problem{Type: MethodNotAllowed, Detail: clip(string(ctx.Path())) + " does not take " +
 			clip(string(ctx.Method())) + "; it takes " + string(ctx.Response.Header.Peek("Allow"))}

@@ -27,11 +27,8 @@ type File struct {
 	CacheControl string
 }
 
-const (
-	index = "index.html"
-	// assets have names that come from their content: another content has another name.
-	assets = "assets/"
-)
+// assets is the folder of files whose names come from their content: another content has another name.
+const assets = "assets/"
 
 // files are all files by their path below the console.
 var files = sync.OnceValue(func() map[string]File {
@@ -64,13 +61,12 @@ func compressed(body []byte) []byte {
 	return b.Bytes()
 }
 
-// Open returns the file at a path below the console, like "assets/index-1a2b.js". Every other path is a page, which
-// the browser draws: it is the index, but for assets that are not there.
-func Open(name string) (File, bool) {
-	file, ok := files()[name]
-	if !ok && !strings.HasPrefix(name, assets) {
-		file, ok = files()[index]
-	}
+// Page is the one page of the console.
+func Page() File { return files()["index.html"] }
+
+// Asset returns a file that the page loads, by its name.
+func Asset(name string) (File, bool) {
+	file, ok := files()[assets+name]
 	return file, ok
 }
 

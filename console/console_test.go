@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -29,19 +30,20 @@ func TestTheConsoleIsSmall(t *testing.T) {
 	}
 }
 
-// A path that is no file is a page, so that a link to a page works; a file of another version is not there.
-func TestOpen(t *testing.T) {
-	page, ok := Open("messages")
-	if !ok || !strings.HasPrefix(page.ContentType, "text/html") || page.CacheControl != "no-cache" {
-		t.Errorf("a page is %q, cached %q, there: %v", page.ContentType, page.CacheControl, ok)
+// Browsers keep what the page loads, and never the page itself: it names what belongs to this version.
+func TestFiles(t *testing.T) {
+	page := Page()
+	if page.ContentType != "text/html; charset=utf-8" || page.CacheControl != "no-cache" {
+		t.Errorf("the page is %q, cached %q", page.ContentType, page.CacheControl)
 	}
-	if _, ok := Open("assets/index-old.js"); ok {
-		t.Error("a file that is not there is there")
-	}
-	for name, file := range files() {
-		if got, ok := Open(name); !ok || !bytes.Equal(got.Body, file.Body) || got.ContentType == "" {
-			t.Errorf("%s is there: %v, as %q", name, ok, got.ContentType)
+	for _, loaded := range regexp.MustCompile(`(?:src|href)="/console/assets/([^"]+)"`).FindAllSubmatch(page.Body, -1) {
+		file, ok := Asset(string(loaded[1]))
+		if !ok || file.ContentType == "" || !strings.Contains(file.CacheControl, "immutable") {
+			t.Errorf("%s is there: %v, as %q, cached %q", loaded[1], ok, file.ContentType, file.CacheControl)
 		}
+	}
+	if _, ok := Asset("index-old.js"); ok {
+		t.Error("a file of another version is there")
 	}
 }
 

@@ -43,7 +43,7 @@ func (d *liveDemo) run(ctx context.Context) error {
 	if err := d.prepare(ctx); err != nil {
 		return err
 	}
-	fmt.Fprintf(d.out, "  Its console, with messages that come and go:\n\n      %s/console/\n\n"+
+	fmt.Fprintf(d.out, "  Its console, with messages that come and go:\n\n      %s/console\n\n"+
 		"  Open it in a browser. Ctrl-C ends the demo.\n", d.client.Server())
 	tick := time.NewTicker(liveEvery)
 	defer tick.Stop()

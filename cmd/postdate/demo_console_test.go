@@ -24,7 +24,7 @@ func TestDemoConsole(t *testing.T) {
 	}
 	lines, address := bufio.NewScanner(stdout), ""
 	for address == "" && lines.Scan() {
-		if line := strings.TrimSpace(lines.Text()); strings.HasSuffix(line, "/console/") {
+		if line := strings.TrimSpace(lines.Text()); strings.HasSuffix(line, "/console") {
 			address = line
 		}
 	}
@@ -36,7 +36,7 @@ func TestDemoConsole(t *testing.T) {
 	if kind := page.Header.Get("Content-Type"); page.StatusCode != http.StatusOK || !strings.HasPrefix(kind, "text/html") {
 		t.Errorf("the page is %s, %s", page.Status, kind)
 	}
-	c, err := client.New(client.Config{Servers: []string{strings.TrimSuffix(address, "/console/")}})
+	c, err := client.New(client.Config{Servers: []string{strings.TrimSuffix(address, "/console")}})
 	if err != nil {
 		t.Fatal(err)
 	}

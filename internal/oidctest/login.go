@@ -53,7 +53,8 @@ func (s *Issuer) describe(w http.ResponseWriter) {
 	answer(w, http.StatusOK, map[string]any{
 		"issuer": s.URL, "jwks_uri": s.URL + "/keys",
 		"authorization_endpoint": s.URL + "/authorize", "token_endpoint": s.URL + "/token",
-		"response_types_supported": []string{"code"}, "grant_types_supported": []string{"authorization_code", "refresh_token"},
+		"response_types_supported":         []string{"code"},
+		"grant_types_supported":            []string{"authorization_code", "refresh_token"},
 		"code_challenge_methods_supported": []string{"S256"}, "token_endpoint_auth_methods_supported": []string{"none"},
 		"authorization_response_iss_parameter_supported": true, "subject_types_supported": []string{"public"},
 		"id_token_signing_alg_values_supported": signatureAlgorithms,

@@ -39,7 +39,7 @@ function Frame() {
     <div class="frame">
       <a class="skip" href="#page">Skip to the page</a>
       <header class="bar">
-        <a class="brand" href="/console/">Postdate</a>
+        <a class="brand" href="/console">Postdate</a>
         <nav aria-label="Pages">
           <ul>
             {allowed.filter((p) => !p.inside).map((p) => (
@@ -78,7 +78,7 @@ function Home(props: { places: Place[] }) {
 function Nowhere() {
   return (
     <Page title="There is no such page" about="The address is wrong, or this key is not for that page.">
-      <a href="/console/">To the first page</a>
+      <a href="/console">To the first page</a>
     </Page>
   );
 }
