@@ -3,6 +3,8 @@ package membership
 import (
 	"context"
 	"encoding/binary"
+	"errors"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -11,6 +13,10 @@ import (
 const (
 	// askAgainAfter is when a question is sent once more to those that have not answered: its packet may be lost.
 	askAgainAfter = 100 * time.Millisecond
+
+	// silentWait is how long Ask waits for members that were silent before: those that are hung or cut off hold up no
+	// question more than once.
+	silentWait = 50 * time.Millisecond
 
 	// questionsMax is how many questions of one member wait. One beyond is dropped.
 	questionsMax = 64
@@ -29,21 +35,21 @@ type envelope struct {
 // openQuestion is a question that was sent, until all have answered.
 type openQuestion struct {
 	answers map[string][]byte // by name; nil: not here yet
-	left    int
-	done    chan struct{}
+	came    chan struct{}     // signals an answer
 }
 
 // Ask puts a question to all other members. It waits until all have answered or ctx ends, and returns the answers by
-// name, and who has not answered, sorted. Give ctx a deadline: a member may never answer. A question must fit into a
+// name, and who has not answered, sorted. Give ctx a deadline: a member may never answer. One that was silent until a
+// deadline is waited for only 50 ms from then on, until an answer of it comes, however late. A question must fit into a
 // packet; an answer may be large.
 func (m *Membership) Ask(ctx context.Context, text []byte) (answers map[string][]byte, missing []string) {
-	id, a := rand.Uint64(), &openQuestion{answers: map[string][]byte{}, done: make(chan struct{})}
+	id, a := rand.Uint64(), &openQuestion{answers: map[string][]byte{}, came: make(chan struct{}, 1)}
 	for _, member := range m.Members() {
 		if member.Name != m.config.Name {
 			a.answers[member.Name] = nil
 		}
 	}
-	if a.left = len(a.answers); a.left == 0 {
+	if len(a.answers) == 0 {
 		return nil, nil
 	}
 	m.mu.Lock()
@@ -51,30 +57,44 @@ func (m *Membership) Ask(ctx context.Context, text []byte) (answers map[string][
 	m.mu.Unlock()
 	packet := envelope{id, m.config.Name, text}.packet(packetQuestion)
 	m.toAll(packet)
-	again := time.NewTimer(askAgainAfter)
+	again, grace := time.NewTimer(askAgainAfter), time.NewTimer(silentWait)
 	defer again.Stop()
-	for waits := true; waits; {
+	defer grace.Stop()
+	for patient := true; ctx.Err() == nil && m.waitsFor(a, patient); {
 		select {
+		case <-grace.C:
+			patient = false
 		case <-again.C:
 			for _, name := range m.unanswered(a) {
 				if node, err := m.nodeNamed(name); err == nil {
 					_ = m.list.SendBestEffort(node, packet) // who gets no question is missing
 				}
 			}
-		case <-a.done:
-			waits = false
+		case <-a.came:
 		case <-ctx.Done():
-			waits = false
 		}
 	}
-	m.mu.Lock()
-	delete(m.asked, id) // nothing writes to it from now on
-	m.mu.Unlock()
 	missing = m.unanswered(a)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.asked, id) // nothing writes to it from now on
+	maps.DeleteFunc(m.silent, func(name string, _ bool) bool { _, asked := a.answers[name]; return !asked })
 	for _, name := range missing {
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			m.silent[name] = true
+		}
 		delete(a.answers, name)
 	}
 	return a.answers, missing
+}
+
+// waitsFor says whether there is still somebody to wait for: whoever has not answered, but the silent only with
+// patience.
+func (m *Membership) waitsFor(a *openQuestion, patient bool) bool {
+	missing := m.unanswered(a)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.ContainsFunc(missing, func(name string) bool { return patient || !m.silent[name] })
 }
 
 func (m *Membership) unanswered(a *openQuestion) (names []string) {
@@ -150,6 +170,7 @@ func (m *Membership) nextQuestion(asker string) (q waiting, some bool) {
 func (m *Membership) receiveAnswer(q envelope) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	delete(m.silent, q.from) // also if it comes too late
 	a := m.asked[q.id]
 	if a == nil {
 		return
@@ -158,9 +179,7 @@ func (m *Membership) receiveAnswer(q envelope) {
 		return
 	}
 	a.answers[q.from] = q.text
-	if a.left--; a.left == 0 {
-		close(a.done)
-	}
+	signal(a.came)
 }
 
 // packet encodes a question or an answer: the kind, the id, the sender's name after its length, and the text.

@@ -75,32 +75,57 @@ func TestAskWhoIsMissing(t *testing.T) {
 	<-done
 }
 
-// A question whose packet is lost is asked again.
+// A question whose packet is lost is asked again. It may be as long as the longest name of a channel, and more.
 func TestAskIsRepeated(t *testing.T) {
 	all := askers(t, nil, 1)
 	var first atomic.Bool
 	all[0].Cut(func(address string) bool { return address == all[1].Address() && first.CompareAndSwap(false, true) })
-	answers, missing := all[0].Ask(t.Context(), []byte("?"))
+	answers, missing := all[0].Ask(t.Context(), bytes.Repeat([]byte("?"), 2300))
 	if !first.Load() || len(answers) != 2 || len(missing) > 0 {
-		t.Errorf("a packet was lost: %v; answers %q, missing %v", first.Load(), answers, missing)
+		t.Errorf("a packet was lost: %v; %d answers, missing %v", first.Load(), len(answers), missing)
+	}
+}
+
+// A member that was silent until a deadline holds up no other question, until it answers again, however late.
+func TestSilentMembersAreNotWaitedFor(t *testing.T) {
+	all := askers(t, nil, 1)
+	all[0].Cut(func(address string) bool { return address == all[1].Address() })
+	all[0].eventually(t, "without the answer of b alone", func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), askAgainAfter)
+		defer cancel()
+		_, missing := all[0].Ask(ctx, []byte("?"))
+		return slices.Equal(missing, []string{"b"})
+	})
+	for range 3 { // without a deadline it would wait for ever
+		if answers, missing := all[0].Ask(t.Context(), []byte("?")); string(answers["c"]) != "c:?" || !slices.Equal(missing, []string{"b"}) {
+			t.Errorf("answers %q, missing %v", answers, missing)
+		}
+	}
+	all[0].Cut(nil)
+	all[0].eventually(t, "with the answer of b", func() bool {
+		_, missing := all[0].Ask(t.Context(), []byte("?"))
+		return len(missing) == 0
+	})
+	all[0].mu.Lock()
+	defer all[0].mu.Unlock()
+	if len(all[0].silent) > 0 {
+		t.Errorf("silent are %v", all[0].silent)
 	}
 }
 
 // What nobody asked for is dropped: other ids, other nodes, second answers, and packets that say nothing.
 func TestAnswersThatNobodyWants(t *testing.T) {
 	m := start(t, quick(t, "a"))
-	a := &openQuestion{answers: map[string][]byte{"b": nil, "c": nil}, left: 2, done: make(chan struct{})}
+	a := &openQuestion{answers: map[string][]byte{"b": nil, "c": nil}, came: make(chan struct{}, 1)}
 	m.asked[7] = a
 	for _, q := range []envelope{{8, "b", []byte("no")}, {7, "d", []byte("no")}, {7, "b", []byte("yes")}, {7, "b", []byte("no")}} {
 		m.receive(q.packet(packetAnswer))
 	}
-	if a.left != 1 || string(a.answers["b"]) != "yes" || len(a.answers) != 2 {
-		t.Errorf("%d are left of %q", a.left, a.answers)
+	if string(a.answers["b"]) != "yes" || len(a.answers) != 2 || !m.waitsFor(a, true) {
+		t.Errorf("answers %q", a.answers)
 	}
 	m.receive(envelope{7, "c", nil}.packet(packetAnswer))
-	select {
-	case <-a.done:
-	default:
+	if m.waitsFor(a, true) {
 		t.Error("an empty answer is none")
 	}
 	m.receive([]byte{packetAnswer})

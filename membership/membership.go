@@ -49,6 +49,7 @@ type Membership struct {
 	problems map[string]problem
 	outbox   map[string]map[int]postdate.Time
 	asked    map[uint64]*openQuestion // by the id of the question
+	silent   map[string]bool          // who has not answered since a question's deadline passed
 	waiting  map[string][]waiting     // by the member that asks, while it is answered
 
 	ending  sync.Mutex // held while it leaves or shuts down
@@ -81,7 +82,7 @@ func startWith(ctx context.Context, c Config, p parts) (*Membership, error) {
 		changed: make(chan struct{}, 1), clashes: make(chan clash, 16), toSend: make(chan struct{}, 1),
 		stop:   make(chan struct{}),
 		roster: roster{}, leaving: map[string]bool{}, problems: map[string]problem{},
-		outbox: map[string]map[int]postdate.Time{}, asked: map[uint64]*openQuestion{},
+		outbox: map[string]map[int]postdate.Time{}, asked: map[uint64]*openQuestion{}, silent: map[string]bool{},
 		waiting: map[string][]waiting{},
 	}
 	if err := m.open(ctx); err != nil {
