@@ -14,21 +14,31 @@ import (
 
 // Channels lets operators list channels and change their settings.
 type Channels interface {
-	// List returns a tenant's channels that this node knows something about, sorted by name.
-	List(ctx context.Context, tenant string) ([]Channel, error)
+	// List lists a tenant's channels in the whole cluster whose names are behind after.
+	List(ctx context.Context, tenant, after string) (ChannelList, error)
 	// Change applies f to what is set for a tenant's messages to a channel, for all nodes, and
 	// returns the new settings.
 	Change(ctx context.Context, route postdate.Route, f func(*store.ChannelSettings)) (store.ChannelSettings, error)
 }
 
-// Channel is one channel of a tenant, as the answering node sees it.
+// ChannelList is a part of a tenant's channels.
+type ChannelList struct {
+	Channels []Channel // by name
+	More     bool      // there are others behind the last
+	Missing  []string  // nodes that did not answer, by name
+}
+
+// Channel is one channel of a tenant, in the whole cluster.
 type Channel struct {
 	store.ChannelSettings
-	Down      bool // it takes no messages at present, and is probed
-	InHand    int  // messages in this node's memory
-	InFlight  int  // of these, at the broker
-	Parked    bool // some of its messages wait in the store until it is up again
-	LastError string
+	Down     bool // on some node it takes no messages at present, and is probed
+	InHand   int  // messages in the nodes' memory
+	InFlight int  // of these, at the broker
+	Parked   bool // some of its messages wait in the store until it is up again
+
+	LastError     string // the broker's latest words that were no confirm; "": none
+	LastErrorAt   postdate.Time
+	LastErrorNode string // the node that got it
 }
 
 // The upper bounds of the settings.
@@ -70,27 +80,24 @@ func (s *Server) getChannels(ctx *fasthttp.RequestCtx) *Problem {
 		}
 	}
 	storeCtx := s.calls.begin()
-	all, err := s.config.Channels.List(storeCtx, tenant)
+	list, err := s.config.Channels.List(storeCtx, tenant, after)
 	if err != nil {
 		return s.failed(ctx, "list channels", err, "")
 	}
-	// One that has gone since is no loss: the list goes on behind its name.
-	for len(all) > 0 && string(all[0].Route.Channel()) <= after {
-		all = all[1:]
-	}
 	b := append(begin(ctx), `{"channels":[`...)
 	next := ""
-	for i := range all {
+	for i := range list.Channels {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = appendChannel(b, &all[i])
-		if (i+1 == limit || len(b) > listBytesMax) && i+1 < len(all) {
-			next = string(all[i].Route.Channel())
+		b = appendChannel(b, &list.Channels[i])
+		last := i+1 == len(list.Channels)
+		if last && list.More || !last && (i+1 == limit || len(b) > listBytesMax) {
+			next = string(list.Channels[i].Route.Channel())
 			break
 		}
 	}
-	b = append(b, ']')
+	b = appendTextList(append(b, ']'), "missing", list.Missing)
 	if next != "" {
 		b = appendMember(b, "nextCursor", channelCursor(tenant, next))
 	}
@@ -173,6 +180,8 @@ func appendChannel(b []byte, c *Channel) []byte {
 	b = strconv.AppendBool(b, c.Parked)
 	if c.LastError != "" {
 		b = appendMember(b, "lastError", c.LastError)
+		b = appendTime(b, "lastErrorAt", c.LastErrorAt)
+		b = appendMember(b, "lastErrorNode", c.LastErrorNode)
 	}
 	return append(b, '}')
 }
@@ -195,7 +204,9 @@ func appendSettings(b []byte, s *store.ChannelSettings) []byte {
 // noChannels is the default: no channel is known and none can be changed.
 type noChannels struct{}
 
-func (noChannels) List(context.Context, string) ([]Channel, error) { return nil, nil }
+func (noChannels) List(context.Context, string, string) (list ChannelList, err error) {
+	return list, nil
+}
 
 func (noChannels) Change(context.Context, postdate.Route,
 	func(*store.ChannelSettings)) (store.ChannelSettings, error) {

@@ -19,19 +19,27 @@ type fakeChannels struct {
 	mu  sync.Mutex
 	set map[postdate.Route]store.ChannelSettings
 	err error
+
+	missing []string
+	atMost  int // how many it lists at a time; 0: all
 }
 
-func (f *fakeChannels) List(_ context.Context, tenant string) (all []Channel, err error) {
+func (f *fakeChannels) List(_ context.Context, tenant, after string) (list ChannelList, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for route, s := range f.set {
-		if route.Tenant() != tenant {
+		if route.Tenant() != tenant || string(route.Channel()) <= after {
 			continue
 		}
-		all = append(all, Channel{ChannelSettings: s, Down: !s.Paused, InHand: 2, InFlight: 1, Parked: true, LastError: "refused"})
+		list.Channels = append(list.Channels, Channel{ChannelSettings: s, Down: !s.Paused, InHand: 2, InFlight: 1, Parked: true,
+			LastError: "refused", LastErrorAt: testNow, LastErrorNode: "b"})
 	}
-	slices.SortFunc(all, func(a, b Channel) int { return strings.Compare(string(a.Route), string(b.Route)) })
-	return all, f.err
+	slices.SortFunc(list.Channels, func(a, b Channel) int { return strings.Compare(string(a.Route), string(b.Route)) })
+	if n := len(list.Channels); f.atMost > 0 && n > f.atMost {
+		list.Channels, list.More = list.Channels[:f.atMost], true
+	}
+	list.Missing = f.missing
+	return list, f.err
 }
 
 func (f *fakeChannels) Change(_ context.Context, route postdate.Route, change func(*store.ChannelSettings)) (store.ChannelSettings, error) {
@@ -58,7 +66,8 @@ func TestChangeOfAChannel(t *testing.T) {
 			t.Errorf("%s: %d %s, want %s", step.body, a.status, a.body, step.want)
 		}
 	}
-	want := `{"channels":[{"channel":"inbox:a","paused":false,"maxPerSecond":2.5,"maxInFlight":4,"state":"down","inHand":2,"inFlight":1,"parked":true,"lastError":"refused"}]}`
+	r.channels.missing = []string{"c"}
+	want := `{"channels":[{"channel":"inbox:a","paused":false,"maxPerSecond":2.5,"maxInFlight":4,"state":"down","inHand":2,"inFlight":1,"parked":true,"lastError":"refused","lastErrorAt":"2027-01-30T12:00:00.000Z","lastErrorNode":"b"}],"missing":["c"]}`
 	if a := r.send("GET", "/v1/channels", ""); a.status != http.StatusOK || a.body != want {
 		t.Errorf("%d %s, want %s", a.status, a.body, want)
 	}
@@ -118,18 +127,21 @@ func TestPagesOfChannels(t *testing.T) {
 	if names, next := read("?limit=5"); !slices.Equal(names, want) || next != "" {
 		t.Errorf("as many as there are: %q, %q", names, next)
 	}
-	var paged []string
-	for query := "?limit=1"; ; {
-		names, next := read(query)
-		paged = append(paged, names...)
-		if next == "" {
-			break
+	for _, r.channels.atMost = range []int{0, 1, 2, 4} { // the nodes' answers may be shorter than a page
+		var paged []string
+		for query := "?limit=1"; ; {
+			names, next := read(query)
+			paged = append(paged, names...)
+			if next == "" {
+				break
+			}
+			query = "?limit=2&cursor=" + next
 		}
-		query = "?limit=2&cursor=" + next
+		if !slices.Equal(paged, want) {
+			t.Errorf("in pages: %q", paged)
+		}
 	}
-	if !slices.Equal(paged, want) {
-		t.Errorf("in pages: %q", paged)
-	}
+	r.channels.atMost = 0
 	_, next := read("?limit=2")
 	delete(r.channels.set, postdate.RouteOf(postdate.DefaultTenant, "inbox:b")) // where the page ended
 	if names, _ := read("?limit=1&cursor=" + next); !slices.Equal(names, []string{"inbox:c"}) {

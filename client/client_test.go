@@ -493,9 +493,9 @@ func TestChannelsOfAllPages(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Query().Get("cursor") {
 		case "":
-			io.WriteString(w, `{"channels":[{"channel":"inbox:a"}],"nextCursor":"x+1"}`)
+			io.WriteString(w, `{"channels":[{"channel":"inbox:a"}],"missing":["c","b"],"nextCursor":"x+1"}`)
 		case "x+1":
-			io.WriteString(w, `{"channels":[{"channel":"inbox:b"}]}`)
+			io.WriteString(w, `{"channels":[{"channel":"inbox:b"}],"missing":["c"]}`)
 		default:
 			t.Errorf("asked for %s", r.URL)
 		}
@@ -505,8 +505,9 @@ func TestChannelsOfAllPages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	channels, err := c.Channels(t.Context())
-	if err != nil || len(channels) != 2 || channels[0].Channel != "inbox:a" || channels[1].Channel != "inbox:b" {
-		t.Errorf("%+v, %v", channels, err)
+	list, err := c.Channels(t.Context())
+	if all := list.Channels; err != nil || len(all) != 2 || all[0].Channel != "inbox:a" || all[1].Channel != "inbox:b" ||
+		!slices.Equal(list.Missing, []string{"b", "c"}) {
+		t.Errorf("%+v, %v", list, err)
 	}
 }

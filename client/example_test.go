@@ -280,8 +280,8 @@ func ExampleClient_ChangeChannel() {
 	set, err := c.ChangeChannel(ctx, client.ChannelChange{Channel: "inbox:slow", MaxPerSecond: &rate})
 	fmt.Println(set.MaxPerSecond, err)
 	fmt.Println(c.Pause(ctx, "inbox:slow"))
-	channels, err := c.Channels(ctx)
-	for _, ch := range channels {
+	list, err := c.Channels(ctx)
+	for _, ch := range list.Channels {
 		if ch.Channel == "inbox:slow" {
 			fmt.Println(ch.State, ch.MaxPerSecond, err)
 		}

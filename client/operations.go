@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/url"
+	"slices"
 	"time"
 )
 
@@ -19,14 +20,23 @@ type ChannelSettings struct {
 	FailureChannel string `json:"failureChannel"`
 }
 
-// Channel is a channel as the answering node sees it.
+// ChannelList has the channels of a tenant, in the whole cluster.
+type ChannelList struct {
+	Channels []Channel `json:"channels"` // by name
+	Missing  []string  `json:"missing"`  // nodes that did not answer: what only they know is missing
+}
+
+// Channel is a channel, in the whole cluster.
 type Channel struct {
 	ChannelSettings
-	State     string `json:"state"`     // up, down or paused
-	InHand    int    `json:"inHand"`    // messages in the node's memory
-	InFlight  int    `json:"inFlight"`  // of these, at the broker
-	Parked    bool   `json:"parked"`    // some of its messages wait in the store until it is up again
-	LastError string `json:"lastError"` // the broker's last error
+	State    string `json:"state"`    // up, down (on some node) or paused
+	InHand   int    `json:"inHand"`   // messages in the nodes' memory
+	InFlight int    `json:"inFlight"` // of these, at the broker
+	Parked   bool   `json:"parked"`   // some of its messages wait in the store until it is up again
+
+	LastError     string    `json:"lastError"`     // the broker's latest error; "": none
+	LastErrorAt   time.Time `json:"lastErrorAt"`   // when that was
+	LastErrorNode string    `json:"lastErrorNode"` // the node that got it
 }
 
 // ChannelChange is what ChangeChannel changes. Nil fields leave a setting as it is.
@@ -39,22 +49,26 @@ type ChannelChange struct {
 	FailureChannel *string `json:"-"` // "": none from now on
 }
 
-// Channels lists the channels that a node knows something about, by name. It goes on from page to page.
-func (c *Client) Channels(ctx context.Context) (all []Channel, err error) {
-	type list struct {
-		Channels   []Channel `json:"channels"`
-		NextCursor string    `json:"nextCursor"`
+// Channels lists the channels of which a node of the cluster knows something, or of which something is set. It goes on
+// from page to page.
+func (c *Client) Channels(ctx context.Context) (all ChannelList, err error) {
+	type page struct {
+		ChannelList
+		NextCursor string `json:"nextCursor"`
 	}
 	for path := "/v1/channels"; ; {
-		l, err := get[list](ctx, c, path)
+		p, err := get[page](ctx, c, path)
 		if err != nil {
-			return nil, err
+			return ChannelList{}, err
 		}
-		all = append(all, l.Channels...)
-		if l.NextCursor == "" {
+		all.Channels = append(all.Channels, p.Channels...)
+		all.Missing = append(all.Missing, p.Missing...)
+		if p.NextCursor == "" {
+			slices.Sort(all.Missing)
+			all.Missing = slices.Compact(all.Missing)
 			return all, nil
 		}
-		path = "/v1/channels?cursor=" + url.QueryEscape(l.NextCursor)
+		path = "/v1/channels?cursor=" + url.QueryEscape(p.NextCursor)
 	}
 }
 

@@ -286,10 +286,7 @@ var ofInboxes = calls{
 }
 
 var ofOperations = calls{
-	"listChannels": func(ctx context.Context, c *client.Client, _ map[string]any) (any, error) {
-		channels, err := c.Channels(ctx)
-		return map[string]any{"channels": channels}, err
-	},
+	"listChannels": func(ctx context.Context, c *client.Client, _ map[string]any) (any, error) { return c.Channels(ctx) },
 	"changeChannel": func(ctx context.Context, c *client.Client, with map[string]any) (any, error) {
 		return c.ChangeChannel(ctx, read[client.ChannelChange](with))
 	},

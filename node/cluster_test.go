@@ -300,7 +300,7 @@ func TestPauseReachesAllNodes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return len(list) > 0 && list[0].Channel == "inbox:held" && list[0].State == "paused"
+		return len(list.Channels) > 0 && list.Channels[0].Channel == "inbox:held" && list.Channels[0].State == "paused"
 	}
 	if err := nodetest.Poll(patient(t), func() (bool, error) { return paused("a") && paused("b"), nil }); err != nil {
 		t.Fatal(err)

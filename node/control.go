@@ -1,17 +1,14 @@
 package node
 
 import (
-	"cmp"
 	"context"
 	"log/slog"
-	"slices"
 	"sync"
 	"time"
 
 	"golang.org/x/sync/semaphore"
 
 	"github.com/postdate/postdate"
-	"github.com/postdate/postdate/api"
 	"github.com/postdate/postdate/poller"
 	"github.com/postdate/postdate/quota"
 	"github.com/postdate/postdate/store"
@@ -21,8 +18,7 @@ import (
 // changed them.
 const settingsEvery = 2 * time.Second
 
-// control gives the poller the settings of channels, the quota keeper those of tenants, and shows
-// both.
+// control gives the poller the settings of channels and the quota keeper those of tenants, and changes both.
 type control struct {
 	store settings
 	quota *quota.Keeper
@@ -87,37 +83,7 @@ func (c *control) channels() map[postdate.Route]store.ChannelSettings {
 	return c.set
 }
 
-// List implements api.Channels.
-func (c *control) List(ctx context.Context, tenant string) ([]api.Channel, error) {
-	views, err := c.loop.Channels(ctx)
-	if err != nil {
-		return nil, err
-	}
-	set := c.channels()
-	all := make([]api.Channel, 0, len(views))
-	shown := map[postdate.Route]bool{}
-	for _, v := range views {
-		if v.Route.Tenant() != tenant {
-			continue
-		}
-		shown[v.Route] = true
-		s := set[v.Route]
-		s.Route = v.Route
-		all = append(all, api.Channel{
-			ChannelSettings: s, Down: v.Down, InHand: v.InHand, InFlight: v.InFlight, Parked: v.Parked,
-			LastError: v.Reason,
-		})
-	}
-	for route, s := range set {
-		if !shown[route] && route.Tenant() == tenant {
-			all = append(all, api.Channel{ChannelSettings: s})
-		}
-	}
-	slices.SortFunc(all, func(a, b api.Channel) int { return cmp.Compare(a.Route, b.Route) })
-	return all, nil
-}
-
-// Change implements api.Channels. If two nodes change a channel at the same time, the last
+// Change changes the settings of a channel. If two nodes change a channel at the same time, the last
 // change wins as a whole.
 func (c *control) Change(ctx context.Context, route postdate.Route,
 	f func(*store.ChannelSettings)) (store.ChannelSettings, error) {

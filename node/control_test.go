@@ -41,9 +41,10 @@ func TestChannelsWhileTheStoreHangs(t *testing.T) {
 	read := make(chan error)
 	go func() { read <- c.read(t.Context()) }()
 	<-hangs.asked
-	all, err := c.List(t.Context(), postdate.DefaultTenant)
-	if err != nil || len(all) != 1 || !all[0].Down {
-		t.Errorf("got %+v, %v", all, err)
+	n := &Node{c: Config{NodeID: "a"}, loop: l, control: c, watch: &watch{}}
+	list, err := clusterChannels{n}.List(t.Context(), postdate.DefaultTenant, "")
+	if err != nil || len(list.Channels) != 1 || !list.Channels[0].Down {
+		t.Errorf("got %+v, %v", list, err)
 	}
 	close(hangs.answer)
 	if err := <-read; err != nil {

@@ -115,14 +115,14 @@ func TestNothingOfAnotherTenantIsFound(t *testing.T) {
 	if r, err := acme.Get(patient(t), "acme-series"); err != nil || r.Series.Paused || r.Series.Fired != 0 {
 		t.Errorf("afterwards the series is %+v, %v", r, err)
 	}
-	channels, err := acmeChannels.Channels(patient(t))
-	for _, c := range channels {
+	list, err := acmeChannels.Channels(patient(t))
+	for _, c := range list.Channels {
 		if c.Paused != (c.Channel == "inbox:acme-box") {
 			t.Errorf("afterwards %s is paused: %t", c.Channel, c.Paused)
 		}
 	}
-	if err != nil || len(channels) == 0 {
-		t.Errorf("the channels are %+v, %v", channels, err)
+	if err != nil || len(list.Channels) == 0 {
+		t.Errorf("the channels are %+v, %v", list, err)
 	}
 }
 

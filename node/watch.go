@@ -15,8 +15,10 @@ import (
 	"github.com/postdate/postdate/internal/stats"
 )
 
-// What a node asks others by gossip: a byte, and for figures the tenant's name; none asks for all tenants.
+// What a node asks others by gossip: a byte; for figures also the tenant's name, or nothing for all tenants; for
+// channels the tenant's name, a zero byte, and the name of the channel behind which to begin.
 const (
+	questionChannels      = 'h'
 	questionFigures       = 'f'
 	questionClockAndLease = 'c'
 )
@@ -96,17 +98,8 @@ func (n *Node) stats(ctx context.Context, tenant string) stats.Stats {
 }
 
 func (n *Node) askFigures(ctx context.Context, tenant string) stats.Stats {
-	reports := map[string]stats.Report{n.c.NodeID: n.watch.report(tenant)}
-	answers, missing := n.ask(ctx, questionFigures, tenant)
-	for name, answer := range answers {
-		var report stats.Report
-		if json.Unmarshal(answer, &report) != nil {
-			missing = append(missing, name) // of another version
-			continue
-		}
-		reports[name] = report
-	}
-	slices.Sort(missing)
+	reports, missing := reportsOf[stats.Report](n.ask(ctx, questionFigures, tenant))
+	reports[n.c.NodeID] = n.watch.report(tenant)
 	s := stats.Merge(n.watch.now(), reports)
 	s.Tenant, s.Missing = tenant, missing
 	s.Pending = n.watch.pending(tenant)
@@ -147,6 +140,21 @@ func (n *Node) addClocksAndLeases(ctx context.Context, members []api.Member) {
 	}
 }
 
+// reportsOf decodes the answers of nodes. Those of another version that are not understood are missing.
+func reportsOf[T any](answers map[string][]byte, missing []string) (map[string]T, []string) {
+	reports := map[string]T{}
+	for name, answer := range answers {
+		var report T
+		if json.Unmarshal(answer, &report) != nil {
+			missing = append(missing, name)
+			continue
+		}
+		reports[name] = report
+	}
+	slices.Sort(missing)
+	return reports, missing
+}
+
 // ask asks all other nodes.
 func (n *Node) ask(ctx context.Context, what byte, about string) (answers map[string][]byte, missing []string) {
 	if n.cluster == nil {
@@ -168,6 +176,14 @@ func (n *Node) asked(question []byte) (answer []byte) {
 		report = n.watch.report(string(question[1:]))
 	case questionClockAndLease:
 		report = n.clockAndLease()
+	case questionChannels:
+		ctx, cancel := context.WithTimeout(context.Background(), answerTimeout)
+		defer cancel()
+		channels, err := n.reportChannels(ctx, string(question[1:]))
+		if err != nil {
+			return nil
+		}
+		report = channels
 	default:
 		return nil
 	}

@@ -2,6 +2,8 @@ package node_test
 
 import (
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"regexp"
 	"slices"
 	"strconv"
@@ -151,6 +153,75 @@ func TestMembersSpeakForThemselves(t *testing.T) {
 			t.Errorf("%s shows the leases %v", name, leases)
 		}
 	}
+}
+
+// unanswered is a receiver that answers nothing until it is released.
+type unanswered chan struct{}
+
+func (h unanswered) ServeHTTP(http.ResponseWriter, *http.Request) { <-h }
+
+// Each node lists the channels of all nodes: those with messages, with sums over the nodes, and those at rest of which
+// something is set.
+func TestChannelsOfACluster(t *testing.T) {
+	mem, release := shared{storetest.NewMem(32)}, make(unanswered)
+	receiver := httptest.NewServer(release)
+	defer receiver.Close()
+	m := newTeam(t, func(c *node.Config, p *node.Parts) {
+		c.Store, p.Store, c.Webhook.Allow = inMemory, mem, []string{"127.0.0.1"}
+	})
+	clients := map[string]*nodetest.Client{}
+	for _, name := range []string{"a", "b"} {
+		m.add(name)
+		defer m.remove(name)
+		clients[name] = m.client(name)
+	}
+	defer close(release)
+	m.awaitOwners("a", "b")
+	const n = 30
+	hung, gone := receiver.URL+"/hung", "https://nowhere.invalid/gone"
+	for i := range n {
+		for _, channel := range []string{hung, gone} {
+			message := client.Message{ScheduleID: fmt.Sprint(channel[:5], i), Channel: channel, ExecutionTime: time.Now(), Payload: []byte("1")}
+			if s, err := clients["a"].Schedule(patient(t), message); err != nil || !s.Created {
+				t.Fatal(s, err)
+			}
+		}
+	}
+	rate := 7.0
+	if _, err := clients["a"].ChangeChannel(patient(t), client.ChannelChange{Channel: "inbox:at-rest", MaxPerSecond: &rate}); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range clients {
+		var list client.ChannelList
+		err := nodetest.Poll(patient(t), func() (done bool, err error) {
+			if list, err = c.Channels(patient(t)); err != nil || len(list.Channels) != 3 {
+				return false, err
+			}
+			down := list.Channels[1]
+			return list.Channels[0].InHand == n && down.State == "down" && down.Parked, nil
+		})
+		if err != nil || len(list.Missing) > 0 {
+			t.Fatalf("%s lists %+v: %v", name, list, err)
+		}
+		if c := list.Channels[0]; c.Channel != hung || c.State != "up" || c.InFlight == 0 || c.LastError != "" {
+			t.Errorf("%s shows %+v", name, c)
+		}
+		if c := list.Channels[2]; c.Channel != "inbox:at-rest" || c.State != "up" || c.MaxPerSecond != rate || c.InHand != 0 {
+			t.Errorf("%s shows %+v", name, c)
+		}
+		if c := list.Channels[1]; c.Channel != gone || c.LastError == "" || clients[c.LastErrorNode] == nil || time.Since(c.LastErrorAt) > time.Hour {
+			t.Errorf("%s shows %+v", name, c)
+		}
+	}
+	m.cutOff("b")
+	err := nodetest.Poll(patient(t), func() (bool, error) {
+		list, err := clients["a"].Channels(patient(t))
+		return err == nil && slices.Equal(list.Missing, []string{"b"}) && len(list.Channels) == 3 && list.Channels[0].InHand < n, err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	m.heal()
 }
 
 // A node that does not answer is named, and what it says of itself is missing.

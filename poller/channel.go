@@ -320,7 +320,7 @@ func (m *Machine) published(now postdate.Now, ev Published) {
 	for i, it := range ev.Batch {
 		r := ev.Results[i]
 		if r.Outcome != publisher.Confirmed {
-			c.lastError = r.Reason
+			c.lastError, c.errorAt = r.Reason, now.Wall
 		}
 		switch r.Outcome {
 		case publisher.Confirmed:

@@ -24,6 +24,7 @@ type outlet struct {
 	pace      pace
 	limit     *limit // what an operator set of it, or nil
 	lastError string // the broker's last words that were no confirm
+	errorAt   postdate.Time
 
 	first postdate.Priority // the one that sends first in this step
 }

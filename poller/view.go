@@ -69,12 +69,13 @@ func (b *owned) firstDue() postdate.Time {
 // ChannelView is what the machine knows about one channel, at all priorities.
 type ChannelView struct {
 	Route    postdate.Route
-	Down     bool // takes nothing at present
-	Paused   bool // by an operator
-	InHand   int  // messages in memory
-	InFlight int  // of these, with the broker
-	Parked   bool // some bucket of this node may have messages parked for it
-	Reason   string
+	Down     bool   // takes nothing at present
+	Paused   bool   // by an operator
+	InHand   int    // messages in memory
+	InFlight int    // of these, with the broker
+	Parked   bool   // some bucket of this node may have messages parked for it
+	Reason   string // the broker's last words that were no confirm; "": none since the channel was last at rest
+	ReasonAt postdate.Time
 }
 
 // Channels lists the channels known to the machine, by name.
@@ -82,8 +83,8 @@ func (m *Machine) Channels() []ChannelView {
 	all := make([]ChannelView, 0, len(m.outlets))
 	for _, o := range m.outlets {
 		all = append(all, ChannelView{
-			Route: o.name, Down: o.site.down, Paused: o.paused(), InFlight: o.flying(), Reason: o.lastError,
-			InHand: o.sum(inHand),
+			Route: o.name, Down: o.site.down, Paused: o.paused(), InFlight: o.flying(),
+			Reason: o.lastError, ReasonAt: o.errorAt, InHand: o.sum(inHand),
 			Parked: o.sum(func(c *channel) int { return c.parkedIn.len() }) > 0,
 		})
 	}

@@ -55,7 +55,7 @@ func TestChannels(t *testing.T) {
 		{Route: "inbox:a", InHand: 1},
 		{Route: "inbox:b", Down: true, Paused: true, Parked: true},
 		{Route: "inbox:c", InHand: 3, InFlight: 2},
-		{Route: "inbox:d", Down: true, Parked: true, Reason: "no such host"},
+		{Route: "inbox:d", Down: true, Parked: true, Reason: "no such host", ReasonAt: b.now.Wall},
 		{Route: "inbox:e", InHand: 1},
 	}
 	if got := b.m.Channels(); !slices.Equal(got, want) {

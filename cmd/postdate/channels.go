@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -17,9 +18,10 @@ func newChannels(p process) *cobra.Command {
 	c := &clientCommand{process: p}
 	cmd := &cobra.Command{
 		Use:   "channels",
-		Short: "Show the channels of which a node knows something",
-		Long: `Show the channels that have messages in a node's memory, or messages that wait for
-them in the store, or of which something is set. Another node may know others.`,
+		Short: "Show the channels of the cluster, and which of them are down",
+		Long: `Show the channels that have messages in the memory of a node, or messages that
+wait for them while they are down, and those of which something is set. IN HAND and
+IN FLIGHT are sums over all nodes. A channel is down if it is down on any node.`,
 		Example: "  postdate channels",
 		Args:    cobra.NoArgs,
 	}
@@ -28,23 +30,33 @@ them in the store, or of which something is set. Another node may know others.`,
 		if c.json {
 			return printRaw(cmd, cl, http.MethodGet, "/v1/channels")
 		}
-		channels, err := cl.Channels(cmd.Context())
+		list, err := cl.Channels(cmd.Context())
 		if err != nil {
 			return err
 		}
-		return printChannels(cmd, channels)
+		return printChannels(cmd, &list)
 	})
 }
 
-func printChannels(cmd *cobra.Command, channels []client.Channel) error {
-	table := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+func printChannels(cmd *cobra.Command, list *client.ChannelList) error {
+	out := cmd.OutOrStdout()
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "CHANNEL\tSTATE\tIN HAND\tIN FLIGHT\tPARKED\tMAX/S\tMAX IN FLIGHT\tON FAILURE\tLAST ERROR")
-	for _, c := range channels {
+	for _, c := range list.Channels {
+		lastError := c.LastError
+		if lastError != "" {
+			lastError = fmt.Sprintf("%s (%s, %s)", c.LastError, c.LastErrorNode, shownTime(c.LastErrorAt))
+		}
 		fmt.Fprintf(table, "%s\t%s\t%d\t%d\t%t\t%s\t%s\t%s\t%s\n", c.Channel, c.State, c.InHand, c.InFlight,
 			c.Parked, orDash(c.MaxPerSecond), orDash(float64(c.MaxInFlight)), cmp.Or(c.FailureChannel, "-"),
-			c.LastError)
+			lastError)
 	}
-	return table.Flush()
+	if err := table.Flush(); err != nil || len(list.Missing) == 0 {
+		return err
+	}
+	_, err := fmt.Fprintf(out, "no answer from %s: what they have in hand is missing\n",
+		strings.Join(list.Missing, ", "))
+	return err
 }
 
 func orDash(n float64) string {

@@ -229,7 +229,7 @@ CALLS: dict[str, Callable[[Client, Given], Awaitable[Any]]] = {
         "results", client.ack(given["inbox"], given["consumer"], given["receipts"])
     ),
     "consume": consume,
-    "listChannels": lambda client, _: named("channels", client.channels()),
+    "listChannels": lambda client, _: client.channels(),
     "changeChannel": lambda client, given: client.change_channel(ChannelChange.model_validate(given)),
     "getCluster": lambda client, _: client.cluster(),
     "getStats": lambda client, _: client.stats(),

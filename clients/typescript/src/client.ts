@@ -454,18 +454,20 @@ export class Client {
     }
   }
 
-  /** Lists the channels that a node knows something about, by name. */
-  async channels(options: CallOptions = {}): Promise<Schemas["Channel"][]> {
-    const all = [];
+  /** Lists the channels of the cluster, by name, and the nodes that did not answer. */
+  async channels(options: CallOptions = {}): Promise<Schemas["ChannelList"]> {
+    const channels = [];
+    const missing = new Set<string>();
     let cursor: string | undefined;
     do {
       const query = cursor === undefined ? {} : { cursor };
       const want = { list: "channels" };
       const page = await this.#calls.call("get", "/v1/channels", { query, want, ...options });
-      all.push(...page.channels);
+      channels.push(...page.channels);
+      for (const node of page.missing) missing.add(node);
       cursor = page.nextCursor;
     } while (cursor !== undefined);
-    return all;
+    return { channels, missing: [...missing].sort() };
   }
 
   /** Pauses, resumes or limits a channel on all nodes. */

@@ -312,8 +312,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Show the channels of which this node knows something
-         * @description Those with messages in hand or parked, or of which something is set. Another node may see others.
+         * Show the channels of the cluster
+         * @description The tenant's channels that have messages in the memory of a node, or parked, or of which something is set. Channels that are at rest and have no settings are not listed, although messages may be pending for them: the store counts what is pending by tenant, not by channel. GET /v1/upcoming shows which channels have most due. The node asks all others, and adds up what they answer; nodes that do not answer within half a second are in missing. Settings may be two seconds old. A page can be shorter than limit: there are more pages as long as there is a nextCursor.
          */
         get: operations["listChannels"];
         put?: never;
@@ -1169,21 +1169,33 @@ export interface components {
             paused: boolean;
             maxPerSecond: number;
             maxInFlight: number;
-            /** @enum {string} */
+            /**
+             * @description paused: an operator paused it. down: at least one node finds that it takes no messages at present; others may still deliver to it. up: neither, or no node has tried it lately.
+             * @enum {string}
+             */
             state: "up" | "down" | "paused";
-            /** @description Messages in the node's memory. */
+            /** @description Messages in the memory of the nodes, together. */
             inHand: number;
             /** @description Of these, at the broker. */
             inFlight: number;
-            /** @description Messages wait in the store for the channel to come back. */
+            /** @description Messages wait in the store for the channel to come back, on at least one node. */
             parked: boolean;
-            /** @description The broker's last words that were no confirm. */
+            /** @description The broker's latest words that were no confirm, of those that nodes still know: a node forgets them when it has no more messages of the channel. Absent: none. */
             lastError?: string;
+            /**
+             * Format: date-time
+             * @description When that was. Given with lastError.
+             */
+            lastErrorAt?: string;
+            /** @description The node that got it. Given with lastError. */
+            lastErrorNode?: string;
             /** @description Absent: none is set. */
             failureChannel?: string;
         };
         ChannelList: {
             channels: components["schemas"]["Channel"][];
+            /** @description Nodes that did not answer. What only they know is missing. */
+            missing: string[];
             /** @description Absent on the last page. */
             nextCursor?: string;
         };
@@ -3114,8 +3126,13 @@ export interface operations {
                      *           "inHand": 1,
                      *           "inFlight": 1,
                      *           "parked": true,
-                     *           "lastError": "connection refused"
+                     *           "lastError": "connection refused",
+                     *           "lastErrorAt": "2027-01-31T09:29:58.120Z",
+                     *           "lastErrorNode": "b"
                      *         }
+                     *       ],
+                     *       "missing": [
+                     *         "c"
                      *       ]
                      *     }
                      */

@@ -104,7 +104,7 @@ const calls: Calls = {
     results: await client.ack(inbox, consumer, receipts),
   }),
   consume,
-  listChannels: async (client) => ({ channels: await client.channels() }),
+  listChannels: (client) => client.channels(),
   changeChannel: (client, given) => client.changeChannel(given as unknown as Schemas["ChannelChange"]),
   getCluster: (client) => client.cluster(),
   getStats: (client) => client.stats(),

@@ -14,16 +14,18 @@ from ._model import wire
 class Operations(Caller):
     """The calls about channels, keys, tenants and the node."""
 
-    async def channels(self) -> list[models.Channel]:
-        """Lists the channels that a node knows something about, by name."""
+    async def channels(self) -> models.ChannelList:
+        """Lists the channels of the cluster, by name, and the nodes that did not answer."""
         channels: list[models.Channel] = []
+        missing: set[str] = set()
         cursor: str | None = None
         while True:
             page = await self._ask(models.ChannelList, "GET", "/v1/channels" + query_of(cursor=cursor))
             channels += page.channels
+            missing.update(page.missing)
             cursor = page.next_cursor
             if cursor is None:
-                return channels
+                return models.ChannelList(channels=channels, missing=sorted(missing))
 
     async def change_channel(self, change: models.ChannelChange) -> models.ChannelSettings:
         """Pauses, resumes or limits a channel on all nodes."""

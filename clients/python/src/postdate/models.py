@@ -438,9 +438,12 @@ class Channel(Model):
     max_per_second: float
     max_in_flight: int
     state: Literal["up", "down", "paused"]
+    """
+    paused: an operator paused it. down: at least one node finds that it takes no messages at present; others may still deliver to it. up: neither, or no node has tried it lately.
+    """
     in_hand: int
     """
-    Messages in the node's memory.
+    Messages in the memory of the nodes, together.
     """
     in_flight: int
     """
@@ -448,11 +451,19 @@ class Channel(Model):
     """
     parked: bool
     """
-    Messages wait in the store for the channel to come back.
+    Messages wait in the store for the channel to come back, on at least one node.
     """
     last_error: str | None = None
     """
-    The broker's last words that were no confirm.
+    The broker's latest words that were no confirm, of those that nodes still know: a node forgets them when it has no more messages of the channel. Absent: none.
+    """
+    last_error_at: AwareDatetime | None = None
+    """
+    When that was. Given with lastError.
+    """
+    last_error_node: str | None = None
+    """
+    The node that got it. Given with lastError.
     """
     failure_channel: str | None = None
     """
@@ -462,6 +473,10 @@ class Channel(Model):
 
 class ChannelList(Model):
     channels: list[Channel]
+    missing: list[str]
+    """
+    Nodes that did not answer. What only they know is missing.
+    """
     next_cursor: str | None = None
     """
     Absent on the last page.

@@ -409,19 +409,23 @@ public final class PostdateAsyncClient {
     return new Worker(this, inbox, consumer, options, handler).start();
   }
 
-  /** Lists the channels that a node knows something about. */
-  public CompletableFuture<List<Channel>> channels() {
-    return channels(null, List.of());
+  /** Lists the channels of the cluster, by name, and the nodes that did not answer. */
+  public CompletableFuture<ChannelList> channels() {
+    return channels(null, List.of(), List.of());
   }
 
-  private CompletableFuture<List<Channel>> channels(String cursor, List<Channel> before) {
+  private CompletableFuture<ChannelList> channels(
+      String cursor, List<Channel> before, List<String> missingBefore) {
     return get(new Query().set("cursor", cursor).on("/v1/channels"), ChannelList.class)
         .thenCompose(
             page -> {
               List<Channel> channels = join(before, page.getChannels());
+              List<String> missing =
+                  join(missingBefore, page.getMissing()).stream().distinct().sorted().toList();
               return page.getNextCursor() == null
-                  ? CompletableFuture.completedFuture(channels)
-                  : channels(page.getNextCursor(), channels);
+                  ? CompletableFuture.completedFuture(
+                      new ChannelList().channels(channels).missing(missing))
+                  : channels(page.getNextCursor(), channels, missing);
             });
   }
 

@@ -7,8 +7,8 @@ import io.postdate.client.model.BatchResult;
 import io.postdate.client.model.Caller;
 import io.postdate.client.model.CancelResult;
 import io.postdate.client.model.Change;
-import io.postdate.client.model.Channel;
 import io.postdate.client.model.ChannelChange;
+import io.postdate.client.model.ChannelList;
 import io.postdate.client.model.ChannelSettings;
 import io.postdate.client.model.Cluster;
 import io.postdate.client.model.Health;
@@ -362,8 +362,8 @@ public final class PostdateClient {
     return async.worker(inbox, consumer, options, handler);
   }
 
-  /** Lists the channels that a node knows something about, by name. */
-  public List<Channel> channels() {
+  /** Lists the channels of the cluster, by name, and the nodes that did not answer. */
+  public ChannelList channels() {
     return await(async.channels());
   }
 

@@ -181,7 +181,7 @@ final class ScenarioPlayer {
   }
 
   private void ofOperations() {
-    steps.put("listChannels", (client, with) -> Map.of("channels", client.channels()));
+    steps.put("listChannels", (client, with) -> client.channels());
     steps.put(
         "changeChannel", (client, with) -> client.changeChannel(as(with, ChannelChange.class)));
     steps.put("getCluster", (client, with) -> client.cluster());

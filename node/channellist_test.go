@@ -1,0 +1,95 @@
+package node
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/api"
+	"github.com/postdate/postdate/poller"
+	"github.com/postdate/postdate/store"
+)
+
+// viewsOf are of channels inbox:0000 and so on, with names that are as long as given.
+func viewsOf(tenant string, n, long int) (all []poller.ChannelView) {
+	for i := range n {
+		name := fmt.Sprintf("inbox:%04d", i) + strings.Repeat("x", max(long-10, 0))
+		all = append(all, poller.ChannelView{Route: postdate.RouteOf(tenant, postdate.Channel(name)), InHand: 1})
+	}
+	return all
+}
+
+// What nodes know of a channel is added up, and the worst of it counts. Of their errors it is the latest.
+func TestMergeOfChannels(t *testing.T) {
+	route := func(channel postdate.Channel) postdate.Route { return postdate.RouteOf("acme", channel) }
+	set := map[postdate.Route]store.ChannelSettings{
+		route("inbox:at-rest"): {Route: route("inbox:at-rest"), MaxInFlight: 3}, route("inbox:x"): {Route: route("inbox:x"), Paused: true},
+		"inbox:of-another": {Route: "inbox:of-another", Paused: true},
+	}
+	reports := map[string]channelsReport{
+		"a": {Channels: []channelReport{
+			{Channel: "inbox:x", InHand: 2, InFlight: 1, LastError: "no", LastErrorAt: 5}, {Channel: "inbox:y", Down: true, Parked: true},
+		}},
+		"b": {Channels: []channelReport{
+			{Channel: "inbox:x", InHand: 3, InFlight: 2, Down: true, LastError: "never", LastErrorAt: 7}, {Channel: "inbox:y", InHand: 1},
+		}},
+		"c": {Channels: []channelReport{{Channel: "inbox:x", LastError: "not yet", LastErrorAt: 5}}},
+	}
+	want := api.ChannelList{Channels: []api.Channel{
+		{ChannelSettings: set[route("inbox:at-rest")]},
+		{ChannelSettings: set[route("inbox:x")], Down: true, InHand: 5, InFlight: 3, LastError: "never", LastErrorAt: 7, LastErrorNode: "b"},
+		{ChannelSettings: store.ChannelSettings{Route: route("inbox:y")}, Down: true, InHand: 1, Parked: true},
+	}}
+	if got := mergeChannels("acme", "", set, reports); !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	want.Channels = want.Channels[2:]
+	if got := mergeChannels("acme", "inbox:x", set, reports); !reflect.DeepEqual(got, want) {
+		t.Errorf("behind inbox:x: got %+v, want %+v", got, want)
+	}
+}
+
+// An answer is bounded, whatever a node knows, and whoever reads on from its end gets every channel once, with what
+// all nodes know of it.
+func TestChannelsThatExceedAnAnswer(t *testing.T) {
+	for name, views := range map[string][]poller.ChannelView{
+		"many": viewsOf("acme", 2*reportChannelsMax+7, 0), "long": viewsOf("acme", 600, postdate.ChannelBytesMax),
+	} {
+		t.Run(name, func(t *testing.T) {
+			some := slices.DeleteFunc(slices.Clone(views), func(v poller.ChannelView) bool { return v.Route[len(v.Route)-1]%2 == 0 })
+			all := slices.Concat(viewsOf("abc", 10, 0), views, viewsOf("beta", 10, 0))
+			seen, lists := []postdate.Route{}, 0
+			for after, more := "", true; more; lists++ {
+				a, b := reportChannels(all, "acme", after), reportChannels(some, "acme", after)
+				if text, err := json.Marshal(a); err != nil || len(text) > 600<<10 || len(a.Channels) > reportChannelsMax {
+					t.Fatalf("an answer has %d channels and %d bytes, %v", len(a.Channels), len(text), err)
+				}
+				list := mergeChannels("acme", after, nil, map[string]channelsReport{"a": a, "b": b})
+				for _, c := range list.Channels {
+					seen = append(seen, c.Route)
+					if want := map[bool]int{true: 2, false: 1}[slices.ContainsFunc(some, func(v poller.ChannelView) bool { return v.Route == c.Route })]; c.InHand != want {
+						t.Fatalf("%s has %d in hand, want %d", c.Route, c.InHand, want)
+					}
+				}
+				more, after = list.More, string(seen[len(seen)-1].Channel())
+			}
+			if !slices.EqualFunc(seen, views, func(r postdate.Route, v poller.ChannelView) bool { return r == v.Route }) || lists < 3 {
+				t.Errorf("%d channels were listed in %d parts, want %d", len(seen), lists, len(views))
+			}
+		})
+	}
+}
+
+// An answer that says nothing useful does no harm.
+func TestOddReportsOfChannels(t *testing.T) {
+	list := mergeChannels("acme", "inbox:b", nil, map[string]channelsReport{
+		"a": {More: true}, "b": {More: true, Channels: []channelReport{{Channel: "inbox:a"}}}, "c": {Channels: []channelReport{{Channel: "inbox:c"}}},
+	})
+	if len(list.Channels) != 1 || list.More {
+		t.Errorf("got %+v", list)
+	}
+}
