@@ -46,6 +46,20 @@ func TestConsoleFiles(t *testing.T) {
 	newRig(t).send("GET", "/console/", "").problem(404, NoSuchPath)
 }
 
+// Links to the console may be in any page, also to that of a node that asks nobody who they are. Nothing else may be.
+func TestLinksToTheConsole(t *testing.T) {
+	r := newRig(t, withConsole(nil), func(c *Config) { c.Loopback = true })
+	link := []string{"Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: navigate"}
+	for path, want := range map[string]int{
+		"/console": 200, "/console/message?id=a": 200, "/v1/messages": 403, "/console/../v1/messages": 403,
+		"/console/%2e%2e/v1/messages": 403, "/consoles": 403,
+	} {
+		if a := r.send("GET", path, "", link...); a.status != want {
+			t.Errorf("%s: %d, want %d: %s", path, a.status, want, a.body)
+		}
+	}
+}
+
 // The console connects to the issuer and to its token endpoint, and nothing that an issuer says can widen that.
 func TestConnectOrigins(t *testing.T) {
 	if got := (&Console{}).connectOrigins(); got != nil {

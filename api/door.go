@@ -9,7 +9,7 @@ import (
 )
 
 // refuse returns why a request is not even looked at; nil: it is.
-func (s *Server) refuse(ctx *fasthttp.RequestCtx) *Problem {
+func (s *Server) refuse(ctx *fasthttp.RequestCtx, route string) *Problem {
 	if fault := framingFault(&ctx.Request.Header); fault != "" {
 		ctx.SetConnectionClose()
 		return &Problem{Type: BadRequest, Detail: fault}
@@ -17,22 +17,23 @@ func (s *Server) refuse(ctx *fasthttp.RequestCtx) *Problem {
 	if !s.config.Loopback {
 		return nil
 	}
-	return s.fromElsewhere(&ctx.Request.Header)
+	return s.fromElsewhere(&ctx.Request.Header, route)
 }
 
 // fromElsewhere refuses what a browser sends to this machine for a web page of another
 // one. Such a page can send requests here, and with a name of its own that it lets point
 // to 127.0.0.1 it can read the answers (DNS rebinding). The rule for Sec-Fetch-Site and
 // Origin is that of net/http's CrossOriginProtection, for all methods. A page whose origin is listed comes in, but
-// not under a name that it has chosen for this machine.
-func (s *Server) fromElsewhere(h *fasthttp.RequestHeader) *Problem {
+// not under a name that it has chosen for this machine. To the console links may lead from anywhere: its files say
+// nothing about this node.
+func (s *Server) fromElsewhere(h *fasthttp.RequestHeader, route string) *Problem {
 	const remedy = "; if a proxy before this node asks who comes in, start it with --insecure"
 	host := string(h.Host())
 	if len(host) > 0 && !IsLoopback(host) {
 		return &Problem{Type: Forbidden, Detail: "the Host " + clip(host) +
 			" is neither localhost nor a loopback address: ask for localhost or 127.0.0.1" + remedy}
 	}
-	if len(s.config.Origins) > 0 && s.listedOrigin(h) != "" {
+	if strings.HasPrefix(route, consolePath) || len(s.config.Origins) > 0 && s.listedOrigin(h) != "" {
 		return nil
 	}
 	site, origin := h.Peek("Sec-Fetch-Site"), h.Peek("Origin")

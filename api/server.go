@@ -196,7 +196,7 @@ func (s *Server) measured(path string, need auth.Scope, handle handler) fasthttp
 		var p *Problem
 		refused := false
 		if (isLong(ctx) && takesBody(ctx)) || mayAnswer(ctx) {
-			p = s.refuse(ctx)
+			p = s.refuse(ctx, path)
 			if refused = p != nil; !refused && !(ctx.IsOptions() && len(s.config.Origins) > 0 && s.preflight(ctx)) {
 				p = s.guarded(ctx, path, need, handle)
 			}
