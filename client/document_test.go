@@ -145,13 +145,7 @@ func TestEveryCallOfTheDocument(t *testing.T) {
 	check("channels", err == nil && list.Channels[0].Channel == "rabbitmq:orders" && list.Channels[0].State == "down" && list.Channels[0].InFlight == 1 && list.Channels[0].Parked, list, err)
 	check("channels", len(list.Missing) == 1 && list.Channels[0].LastErrorNode == "b" && list.Channels[0].LastErrorAt.Month() == time.January, list, err)
 	check("pause", true, nil, c.Pause(ctx, "rabbitmq:orders"))
-	made, err := c.CreateKey(ctx, client.KeyWish{Tenant: "acme", Scopes: []string{"sched:w"}})
-	check("create key", made.ID == "k3v9x0q2m7ab" && strings.HasPrefix(made.Text, "pd_"+made.ID) && made.Tenant == "acme" && made.ExpiresAt.Month() == time.April, made, err)
-	caller, err := c.WhoAmI(ctx)
-	check("who am I", err == nil && caller.Asked && caller.Tenant == "acme" && caller.Scopes[1] == "sched:w" && caller.Channels[0] == "rabbitmq:acme-*" && caller.KeyID == made.ID && caller.ExpiresAt.Equal(made.ExpiresAt), caller, err)
-	keys, err := c.Keys(ctx)
-	check("keys", err == nil && len(keys) == 1 && keys[0].Scopes[1] == "sched:r" && keys[0].Channels[0] == "rabbitmq:acme-*" && keys[0].LastUsedAt.Equal(at), keys, err)
-	check("revoke key", true, nil, c.RevokeKey(ctx, made.ID))
+	checkKeys(ctx, c, at, check)
 	tenants, err := c.Tenants(ctx)
 	check("tenants", err == nil && len(tenants) == 1 && tenants[0].Tenant == "acme" && tenants[0].PendingMax == 1_000_000 && tenants[0].Weight == 2 && tenants[0].Pending == 1207, tenants, err)
 	weight := 2
@@ -169,6 +163,16 @@ func TestEveryCallOfTheDocument(t *testing.T) {
 			t.Errorf("the client has no method for %s", operation)
 		}
 	}
+}
+
+func checkKeys(ctx context.Context, c *client.Client, at time.Time, check func(string, bool, any, error)) {
+	made, err := c.CreateKey(ctx, client.KeyWish{Tenant: "acme", Scopes: []string{"sched:w"}})
+	check("create key", made.ID == "k3v9x0q2m7ab" && strings.HasPrefix(made.Text, "pd_"+made.ID) && made.Tenant == "acme" && made.ExpiresAt.Month() == time.April, made, err)
+	caller, err := c.WhoAmI(ctx)
+	check("who am I", err == nil && caller.Asked && caller.Tenant == "acme" && caller.Scopes[1] == "sched:w" && caller.Channels[0] == "rabbitmq:acme-*" && caller.KeyID == made.ID && caller.ExpiresAt.Equal(made.ExpiresAt), caller, err)
+	keys, err := c.Keys(ctx)
+	check("keys", err == nil && len(keys) == 1 && keys[0].Scopes[1] == "sched:r" && keys[0].Channels[0] == "rabbitmq:acme-*" && keys[0].LastUsedAt.Equal(at), keys, err)
+	check("revoke key", true, nil, c.RevokeKey(ctx, made.ID))
 }
 
 // TestWholeRule: a change of a rule replaces each field that the document has.
