@@ -154,7 +154,8 @@ func (s *Server) router() *router.Router {
 	})
 	slash := s.measured(consolePath, public, (*Server).getConsoleSlash)
 	r.NotFound = func(ctx *fasthttp.RequestCtx) {
-		if string(ctx.Path()) == consolePath+"/" && s.config.Console != nil { // the router knows no route beside /console
+		// Beside a route for /console the router takes none for /console/.
+		if string(ctx.Path()) == consolePath+"/" && s.config.Console != nil {
 			slash(ctx)
 			return
 		}
