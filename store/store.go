@@ -152,9 +152,26 @@ type ListQuery struct {
 	After    *ListPosition // continue after this message
 	Limit    int           // at least 1; messages that reach PageBytesMax end a page before
 
-	// StatesOnly: records need hold no more of their messages than keys and execution times. Such a page costs less.
+	// Recurring: with OnlyRecurring the cost depends on how many messages recur. With a Status of DELIVERY_FAILED it
+	// likewise depends on how many have failed.
+	Recurring Recurring
+
+	// StatesOnly: records need hold no more of their messages than keys, execution times and channels. Such a page
+	// costs less.
 	StatesOnly bool
 }
+
+// Recurring selects messages by whether they recur.
+type Recurring uint8
+
+// What Recurring selects, where it is not zero.
+const (
+	OnlyRecurring Recurring = iota + 1 // series, also those that have ended
+	NotRecurring                       // all others
+)
+
+// Selects says whether a message is selected that recurs, or does not.
+func (r Recurring) Selects(recurs bool) bool { return r == 0 || recurs == (r == OnlyRecurring) }
 
 // ListPosition is a message's place in the order of List. An empty ScheduleID is the place before all messages with
 // this time in this bucket.

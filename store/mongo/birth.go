@@ -55,6 +55,8 @@ const (
 	indexSettled  = "settled"
 	indexList     = "list"
 	indexLabel    = "label"
+	indexSeries   = "series"
+	indexFailed   = "failed"
 	indexAged     = "aged"
 	indexOpen     = "open"
 	indexShardKey = "shard"
@@ -204,7 +206,7 @@ func (s *Store) createPartitions(ctx context.Context, b birth) error {
 
 // createIndexes creates the missing indexes. A partial index has no entry for the messages that
 // it leaves out: finished messages, in the end nearly all, are only in _id, in the index of the
-// list and in that of the retention; what has labels is in theirs too.
+// list and in that of the retention; what has labels, recurs or failed is in theirs too.
 func (s *Store) createIndexes(ctx context.Context) error {
 	where := func(filter bson.D) *options.IndexOptionsBuilder {
 		return options.Index().SetPartialFilterExpression(filter)
@@ -216,15 +218,17 @@ func (s *Store) createIndexes(ctx context.Context) error {
 		// without reading the message.
 		due = append(due, doc("executionTime", 1, "scheduleId", 1)...)
 	}
+	listed := doc("tenant", 1, "executionTime", 1, "bucket", 1, "_id", 1)
 	indexes := []driver.IndexModel{
 		{Keys: due, Options: where(doc("due", there)).SetName(s.dueIndex())},
 		{Keys: doc("bucket", 1, "channel", 1, "attemptTime", 1, "_id", 1),
 			Options: where(doc("parked", true)).SetName(indexParked)},
 		{Keys: doc("bucket", 1, "settledAt", 1), Options: where(doc("settledAt", there)).SetName(indexSettled)},
-		{Keys: doc("tenant", 1, "executionTime", 1, "bucket", 1, "_id", 1),
-			Options: options.Index().SetName(indexList)},
+		{Keys: listed, Options: options.Index().SetName(indexList)},
 		{Keys: doc("tenant", 1, "labels", 1, "executionTime", 1, "bucket", 1, "_id", 1),
 			Options: where(doc("labels", there)).SetName(indexLabel)},
+		{Keys: listed, Options: where(doc("recurrence", there)).SetName(indexSeries)},
+		{Keys: listed, Options: where(doc("status", int(postdate.DeliveryFailed))).SetName(indexFailed)},
 	}
 	if s.sharded {
 		indexes = append(indexes, driver.IndexModel{

@@ -123,7 +123,7 @@ func strict(t testing.TB) *event.CommandMonitor {
 			if s.hint == "" {
 				t.Errorf("this %s leaves its index to the planner: %v", s.command, command)
 			}
-			if !namesBucket(s.filter) && s.hint != "list" && s.hint != "label" {
+			if !namesBucket(s.filter) && !slices.Contains([]string{"list", "label", "series", "failed"}, s.hint) {
 				t.Errorf("this %s names no bucket: %v", s.command, command)
 			}
 		}
@@ -284,7 +284,7 @@ type explained struct {
 	number uint64 // of the latest claim
 }
 
-// fill makes 4,000 messages: a sixth each parked, delivered and cancelled, the rest
+// fill makes 4,000 messages: a sixth each parked, delivered and cancelled, some failed, the rest
 // PENDING over a long time.
 func (e *explained) fill() {
 	n := e.s.Buckets()
@@ -328,6 +328,10 @@ func (e *explained) fill() {
 			settle = append(settle, e.settlement(m, store.SettleDelivered))
 		case 3:
 			cancel = append(cancel, m.Key)
+		case 5:
+			if i%60 == 5 {
+				settle = append(settle, e.settlement(m, store.SettleFailed))
+			}
 		}
 	}
 	for _, r := range e.s.Cancel(e.t.Context(), cancel, e.now) {
@@ -405,7 +409,9 @@ func (e *explained) operations() map[string]func() error {
 		"list on": func() error {
 			return e.list(store.ListQuery{Tenant: "default", Limit: 20, After: &store.ListPosition{ExecutionTime: e.now + 2000, Bucket: 3, ScheduleID: "m02000"}})
 		},
-		"list a label": e.listLabel,
+		"list a label": func() error { return e.listOn(store.ListQuery{Label: "a", To: e.now + 3000}) },
+		"list series":  func() error { return e.listOn(store.ListQuery{Recurring: store.OnlyRecurring}) },
+		"list failed":  func() error { return e.listOn(store.ListQuery{Status: postdate.DeliveryFailed}) },
 		"unpark": func() error {
 			_, _, err := e.s.Unpark(ctx, store.Unpark{Bucket: 1, Token: e.tokens[1], Route: "inbox:a", At: e.now, Limit: 10})
 			return err
@@ -442,13 +448,14 @@ func (e *explained) expire() error {
 	return err
 }
 
-// listLabel lists a page of what has a label, and the next one.
-func (e *explained) listLabel() error {
-	q := store.ListQuery{Tenant: "default", Label: "a", To: e.now + 3000, Limit: 20}
-	if err := e.list(q); err != nil {
-		return err
+// listOn lists a page and the next one.
+func (e *explained) listOn(q store.ListQuery) error {
+	q.Tenant, q.Limit = "default", 20
+	page, err := e.s.List(e.t.Context(), q)
+	if err != nil || page.Next == nil {
+		return fmt.Errorf("%d messages listed: %w", len(page.Records), err)
 	}
-	q.After = &store.ListPosition{ExecutionTime: e.now + 2100, Bucket: 3, ScheduleID: "m02100"}
+	q.After = page.Next
 	return e.list(q)
 }
 

@@ -76,8 +76,15 @@ func (s *Store) list(ctx context.Context, q *store.ListQuery) (page store.ListPa
 // left out what does not meet them would not say where the page ends, and a second read might say it wrongly:
 // what was deleted in between would move the end past messages that nobody looked at.
 func listSelected(q *store.ListQuery) (all bson.A) {
-	if q.Status != 0 {
+	index := listIndex(q)
+	if q.Status != 0 && index != indexFailed {
 		all = append(all, doc("$eq", bson.A{"$status", int(q.Status)}))
+	}
+	if q.Recurring != 0 && index != indexSeries {
+		all = append(all, doc("$eq", bson.A{doc("$type", "$recurrence"), "missing"}))
+		if q.Recurring == store.OnlyRecurring {
+			all[len(all)-1] = doc("$not", bson.A{all[len(all)-1]})
+		}
 	}
 	if q.Channel != "" {
 		// earlier versions wrote the channel alone, whoever the tenant was
@@ -126,8 +133,13 @@ func listPosition(d *document) *store.ListPosition {
 
 // listIndex is the index that a list goes by.
 func listIndex(q *store.ListQuery) string {
-	if q.Label != "" {
+	switch {
+	case q.Label != "":
 		return indexLabel
+	case q.Recurring == store.OnlyRecurring:
+		return indexSeries
+	case q.Status == postdate.DeliveryFailed:
+		return indexFailed
 	}
 	return indexList
 }
@@ -136,8 +148,13 @@ func listIndex(q *store.ListQuery) string {
 // follows at the same time in the same bucket, in later buckets, and at later times.
 func listRange(q *store.ListQuery) bson.D {
 	begins := func(rest ...any) bson.D {
-		if q.Label != "" {
+		switch listIndex(q) {
+		case indexLabel:
 			rest = append([]any{"labels", q.Label}, rest...)
+		case indexSeries:
+			rest = append(rest, "recurrence", doc("$exists", true))
+		case indexFailed:
+			rest = append(rest, "status", int(postdate.DeliveryFailed))
 		}
 		return doc(append([]any{"tenant", q.Tenant}, rest...)...)
 	}

@@ -2,7 +2,9 @@ package pebble
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
+	"time"
 
 	lsm "github.com/cockroachdb/pebble/v2"
 
@@ -18,8 +20,10 @@ const (
 	layoutCounted = 4
 	// layoutDelivers has nothing PENDING that is in an inbox, unless its state says so.
 	layoutDelivers = 10
+	// layoutListed lists by entries of their own what recurs, and what failed.
+	layoutListed = 12
 	// layoutNow is what this version writes. Earlier ones refuse it: they do not know all that is in its values.
-	layoutNow = 11
+	layoutNow = layoutListed
 )
 
 // convert makes a store of an earlier layout one of the present layout, in one write.
@@ -41,6 +45,11 @@ func (s *Store) convert(written byte) error {
 	}
 	if written < layoutDelivers {
 		if err := s.doubtInboxes(b); err != nil {
+			return err
+		}
+	}
+	if written < layoutListed {
+		if err := s.listAll(b); err != nil {
 			return err
 		}
 	}
@@ -98,4 +107,36 @@ func (w *writer) doubt(key postdate.Key) error {
 	st.PossibleDuplicate = true
 	w.setState(key, &st)
 	return nil
+}
+
+// listAll makes the entries of what recurs and of what failed. What cannot be read is not listed, either.
+func (s *Store) listAll(b *lsm.Batch) error {
+	began := time.Now()
+	s.c.Log.Info("looking for what recurs and what failed, once: an earlier version wrote this store", "dir", s.c.Dir)
+	iter, err := s.db.NewIter(spaceOnly(spaceState))
+	if err != nil {
+		return err
+	}
+	defer iter.Close()
+	recur, failed := 0, 0
+	for ok := iter.First(); ok; ok = iter.Next() {
+		st, err := readState(iter.Value())
+		k := iter.Key()
+		if err != nil || len(k) < 1+bucketBytes {
+			continue
+		}
+		key := postdate.Key{Bucket: int(binary.BigEndian.Uint16(k[1:]))}
+		key.Tenant, key.ScheduleID, _ = splitName(k[1+bucketBytes:])
+		if st.Occurrence != 0 {
+			b.Set(seriesKey(nil, key, st.ExecutionTime), nil, nil)
+			recur++
+		}
+		if st.Status == postdate.DeliveryFailed {
+			b.Set(failedKey(nil, key, st.ExecutionTime), nil, nil)
+			failed++
+		}
+	}
+	s.c.Log.Info("listed what recurs and what failed", "recur", recur, "failed", failed,
+		"took", time.Since(began).Round(time.Millisecond))
+	return iter.Error()
 }

@@ -18,6 +18,8 @@ import (
 //	k bucket route 0 attemptTime tenant 0 id     and once more, while it is parked
 //	f settledAt bucket tenant 0 id       its execution time (for earlier versions), once it is final
 //	g tenant 0 label 0 executionTime bucket id   nothing: the messages with a label, in the order of List
+//	y tenant 0 executionTime bucket id   nothing: likewise those that recur
+//	z tenant 0 executionTime bucket id   nothing: likewise those that are DELIVERY_FAILED
 //	p bucket                             the partition record
 //	l lease                              how often a lease was renewed, and how long it lasts
 //	b tenant 0 inbox 0 sequence          a message in an inbox
@@ -43,6 +45,8 @@ const (
 	spaceParked     = 'k'
 	spaceFinished   = 'f'
 	spaceLabel      = 'g'
+	spaceSeries     = 'y'
+	spaceFailed     = 'z'
 	spacePartition  = 'p'
 	spaceLease      = 'l'
 	spaceInbox      = 'b'

@@ -20,22 +20,22 @@ import (
 const listExaminedMax = 10_000
 
 // List implements store.Messages. Each bucket is already in the order of execution times; List
-// merges them with one iterator, which seeks. What has a label is in that order by itself.
+// merges them with one iterator, which seeks. What has an entry of its own (listed.go) is in that order by itself.
 func (s *Store) List(ctx context.Context, q store.ListQuery) (store.ListPage, error) {
 	return s.list(ctx, q, listExaminedMax)
 }
 
 func (s *Store) list(ctx context.Context, q store.ListQuery, examinedMax int) (store.ListPage, error) {
-	bounds := spaceOnly(spaceMessage)
-	if q.Label != "" {
-		bounds = labelBounds(&q)
+	prefix, bounds := listedPrefix(&q), spaceOnly(spaceMessage)
+	if prefix != nil {
+		bounds = listedBounds(prefix, &q)
 	}
 	iter, err := s.db.NewIter(bounds)
 	if err != nil {
 		return store.ListPage{}, s.readError(err)
 	}
 	defer iter.Close()
-	l := lister{s: s, iter: iter, q: &q, examinedMax: examinedMax}
+	l := lister{s: s, iter: iter, q: &q, prefix: prefix, examinedMax: examinedMax}
 	if err := l.begin(); err != nil {
 		return store.ListPage{}, s.readError(err)
 	}
@@ -76,10 +76,11 @@ func listStart(q *store.ListQuery, b int) []byte {
 
 // lister merges the buckets' messages.
 type lister struct {
-	s     *Store
-	iter  *lsm.Iterator
-	q     *store.ListQuery
-	heads listHeads
+	s      *Store
+	iter   *lsm.Iterator
+	q      *store.ListQuery
+	prefix []byte // of the entries that it goes by; nil: it goes by all messages
+	heads  listHeads
 
 	examinedMax int // at least 2: the first may be at the cursor's own place
 
@@ -87,10 +88,10 @@ type lister struct {
 	damaged int // how many messages could not be read
 }
 
-// begin finds the first message of each bucket, or the first one with the label.
+// begin finds the first message of each bucket, or the first entry.
 func (l *lister) begin() error {
-	if l.q.Label != "" {
-		return l.labelled(l.iter.First())
+	if l.prefix != nil {
+		return l.listed(l.iter.First())
 	}
 	for b := range l.s.c.Buckets {
 		if err := l.seek(listStart(l.q, b), b); err != nil {
@@ -178,8 +179,8 @@ func (l *lister) follow(head listHead) []byte {
 // advance replaces head by the message after it.
 func (l *lister) advance(head listHead) error {
 	heap.Pop(&l.heads)
-	if l.q.Label != "" {
-		return l.labelled(l.iter.Next())
+	if l.prefix != nil {
+		return l.listed(l.iter.Next())
 	}
 	before := len(l.heads)
 	err := l.seek(l.follow(head), head.key.Bucket)
@@ -201,11 +202,12 @@ func (l *lister) record(head listHead) (rec postdate.Record, selected bool, err 
 	if l.q.Status != 0 && st.Status != l.q.Status || l.q.Channel != "" && st.Channel != l.q.Channel {
 		return rec, false, nil
 	}
-	if l.q.Label != "" && !slices.Contains(st.Labels, l.q.Label) {
-		return rec, false, nil // replaced in between
+	if l.q.Label != "" && !slices.Contains(st.Labels, l.q.Label) || !l.q.Recurring.Selects(st.Occurrence != 0) {
+		return rec, false, nil // perhaps replaced in between
 	}
 	if l.q.StatesOnly {
-		return st.record(postdate.Message{Key: head.key, ExecutionTime: head.execution}), true, nil
+		m := postdate.Message{Key: head.key, ExecutionTime: head.execution, Channel: st.Channel}
+		return st.record(m), true, nil
 	}
 	m, err := l.s.message(head.key, head.execution)
 	if errors.Is(err, lsm.ErrNotFound) {

@@ -58,7 +58,7 @@ func (s *Store) redrive(w *writer, f *store.Versioned, at postdate.Time) (store.
 	}
 	next, now, err := f.Redrive(st.State, st.notBefore(), expires, at)
 	if now {
-		w.unfinish(f.Key, st.SettledAt)
+		w.unend(f.Key, &st)
 		st.State = next
 		w.setState(f.Key, &st)
 	}

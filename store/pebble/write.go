@@ -88,6 +88,10 @@ func (w *writer) setState(key postdate.Key, st *state) {
 		w.value = appendTimes(w.value[:0], st.ExecutionTime)
 		w.batch.Set(w.key, w.value, nil)
 	}
+	if st.Status == postdate.DeliveryFailed {
+		w.key = failedKey(w.key[:0], key, st.ExecutionTime)
+		w.batch.Set(w.key, nil, nil)
+	}
 }
 
 // unplace removes a PENDING message from the places where it waits. One that an earlier version
@@ -122,6 +126,10 @@ func (w *writer) setMessage(m *postdate.Message) {
 		w.key = labelKey(w.key[:0], label, m.Key, m.ExecutionTime)
 		w.batch.Set(w.key, nil, nil)
 	}
+	if m.Recurrence != nil {
+		w.key = seriesKey(w.key[:0], m.Key, m.ExecutionTime)
+		w.batch.Set(w.key, nil, nil)
+	}
 }
 
 // deleteMessage deletes the message with this state from where setMessage put it.
@@ -132,6 +140,10 @@ func (w *writer) deleteMessage(key postdate.Key, st *state) {
 		w.key = labelKey(w.key[:0], label, key, st.ExecutionTime)
 		w.batch.Delete(w.key, nil)
 	}
+	if st.Occurrence != 0 {
+		w.key = seriesKey(w.key[:0], key, st.ExecutionTime)
+		w.batch.Delete(w.key, nil)
+	}
 }
 
 // forget deletes a message that has ended.
@@ -139,7 +151,16 @@ func (w *writer) forget(key postdate.Key, st *state) {
 	w.key = stateKey(w.key[:0], key)
 	w.batch.Delete(w.key, nil)
 	w.deleteMessage(key, st)
+	w.unend(key, st)
+}
+
+// unend removes a message that has ended from where setState put it as such.
+func (w *writer) unend(key postdate.Key, st *state) {
 	w.unfinish(key, st.SettledAt)
+	if st.Status == postdate.DeliveryFailed {
+		w.key = failedKey(w.key[:0], key, st.ExecutionTime)
+		w.batch.Delete(w.key, nil)
+	}
 }
 
 // unfinish removes a message from the order in which final ones expire.

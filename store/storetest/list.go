@@ -35,9 +35,12 @@ func listing() []check {
 		}},
 		{"From is inclusive and To exclusive", listRange},
 		{"a status selects, and so does a channel, and all filters together", listFilters},
+		{"what recurs is selected, or what does not, on pages of every size, also once it has ended or changed",
+			listRecurring},
+		{"what has failed is listed until it is redriven, purged or forgotten", listFailed},
 		{"the beginning of an id selects, exactly, on pages of every size", listPrefix},
 		{"records are whole, as Get gives them, in the order of execution times also after a retry", listRecords},
-		{"records of states only have the keys, the execution times and the states", listStates},
+		{"records of states only have the keys, the execution times, the channels and the states", listStates},
 		{"who follows the cursor while messages come and end sees each that was there throughout once",
 			listUnderChange},
 	}
@@ -187,7 +190,8 @@ func listStates(x *trial) {
 		x.wantIDs("a list of states", idsOf(records), first, second)
 		for _, r := range records {
 			whole := x.get(r.Key)
-			if r.Key != whole.Key || r.ExecutionTime != whole.ExecutionTime || r.State != whole.State {
+			if r.Key != whole.Key || r.ExecutionTime != whole.ExecutionTime || r.Channel != whole.Channel ||
+				r.State != whole.State {
 				x.Errorf("a list of states has %+v, want those of %+v", r, whole)
 			}
 		}

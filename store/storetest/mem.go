@@ -361,6 +361,7 @@ func selects(q *store.ListQuery, r *postdate.Record) bool {
 		(q.Channel == "" || r.Channel == q.Channel) &&
 		strings.HasPrefix(r.ScheduleID, q.IDPrefix) &&
 		(q.Label == "" || slices.Contains(r.Labels, q.Label)) &&
+		q.Recurring.Selects(r.Recurrence != nil) &&
 		r.ExecutionTime >= q.From &&
 		(q.To == 0 || r.ExecutionTime < q.To) &&
 		(q.After == nil || compareListed(listPosition(r), *q.After) > 0)

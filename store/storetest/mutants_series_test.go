@@ -722,6 +722,7 @@ func areaBugs() (bugs []plantedBug) {
 	in("changing series", bugsInChanges)
 	in("forget", bugsInForget)
 	in("list", bugsInPrefixes)
+	in("list", bugsInFew)
 	in("labels", bugsInLabels)
 	in("upcoming", bugsInUpcoming)
 	in("failure channels", bugsInFailures)

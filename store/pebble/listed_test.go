@@ -1,0 +1,159 @@
+package pebble
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	lsm "github.com/cockroachdb/pebble/v2"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/bucket"
+	"github.com/postdate/postdate/store"
+)
+
+// listedIDs are the ids that a list shows.
+func listedIDs(t *testing.T, s *Store, q store.ListQuery) (ids []string) {
+	t.Helper()
+	q.Tenant, q.Limit = "default", 1000
+	page, err := s.List(t.Context(), q)
+	if err != nil || page.Next != nil {
+		t.Fatal(page.Next, err)
+	}
+	for _, r := range page.Records {
+		ids = append(ids, r.ScheduleID)
+	}
+	return ids
+}
+
+// few makes a store with series and failed messages among others.
+func few(t *testing.T, dir string) (series, failed []string) {
+	t.Helper()
+	s, err := Open(openConfig(dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	acquireAll(t, s)
+	for i := range 60 {
+		m := openMessage(i)
+		m.Key = bucket.KeyOf("default", fmt.Sprintf("m-%02d", i), openBuckets)
+		m.ExecutionTime = postdate.Time(1000 + i)
+		if i%5 == 0 {
+			m.First, m.Recurrence = m.ExecutionTime, &postdate.Recurrence{Every: 1000, Anchor: 1000}
+			series = append(series, m.ScheduleID)
+		}
+		if err := s.Insert(t.Context(), []postdate.Message{m})[0].Err; err != nil {
+			t.Fatal(err)
+		}
+		switch i % 10 {
+		case 0: // a series that ends
+			s.Cancel(t.Context(), []postdate.Key{m.Key}, 5000)
+		case 1:
+			failed = append(failed, m.ScheduleID)
+			err = s.Settle(t.Context(), []store.Settlement{settlementOf(t, s, m.Key, store.SettleFailed, store.Next{})})
+		case 2:
+			err = s.Settle(t.Context(), []store.Settlement{settlementOf(t, s, m.Key, store.SettleDelivered, store.Next{})})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return series, failed
+}
+
+// A store of the version before, which has no entries for what recurs and what failed, has them once it was opened.
+func TestOpenAStoreWithoutEntries(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "store")
+	series, failed := few(t, dir)
+	s, err := Open(openConfig(dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.db.DeleteRange([]byte{spaceSeries}, []byte{spaceFailed + 1}, lsm.Sync); err != nil {
+		t.Fatal(err)
+	}
+	if found := listedIDs(t, s, store.ListQuery{Status: postdate.DeliveryFailed}); len(found) > 0 {
+		t.Errorf("a list of what failed does not go by the entries: %v", found)
+	}
+	s.Close()
+	opensFormer(t, dir, layoutListed-1)
+	if s, err = Open(openConfig(dir)); err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if found := listedIDs(t, s, store.ListQuery{Recurring: store.OnlyRecurring}); !slices.Equal(found, series) {
+		t.Errorf("%v recur, want %v", found, series)
+	}
+	if found := listedIDs(t, s, store.ListQuery{Status: postdate.DeliveryFailed}); !slices.Equal(found, failed) {
+		t.Errorf("%v failed, want %v", found, failed)
+	}
+}
+
+// A list of the few among many passes over no others: a page may look at few messages, and finds them all.
+func TestListOfFewLooksAtFew(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "store")
+	series, failed := few(t, dir)
+	s, err := Open(openConfig(dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	for _, c := range []struct {
+		q    store.ListQuery
+		want []string
+	}{
+		{store.ListQuery{Recurring: store.OnlyRecurring}, series},
+		{store.ListQuery{Status: postdate.DeliveryFailed}, failed},
+	} {
+		c.q.Tenant, c.q.Limit = "default", 1000
+		page, err := s.list(t.Context(), c.q, len(c.want)+1)
+		if err != nil || page.Next != nil || len(page.Records) != len(c.want) {
+			t.Errorf("%+v: %d messages and then %v, %v; want %d", c.q, len(page.Records), page.Next, err, len(c.want))
+		}
+	}
+	c := store.ListQuery{Tenant: "default", Recurring: store.NotRecurring, Limit: 1000}
+	if page, err := s.list(t.Context(), c, 10); err != nil || page.Next == nil || len(page.Records) != 8 {
+		t.Errorf("of ten messages %d do not recur, want 8 and a next page: %v", len(page.Records), err)
+	}
+}
+
+// Nothing is left of the entries once everything has expired.
+func TestEntriesExpireWithTheirMessages(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "store")
+	_, failed := few(t, dir)
+	s, err := Open(openConfig(dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	redriven := store.Versioned{Key: bucket.KeyOf("default", failed[0], openBuckets)}
+	if r := s.Redrive(t.Context(), []store.Versioned{redriven}, 6000); r[0].Err != nil {
+		t.Fatal(r[0].Err)
+	}
+	var keys []postdate.Key
+	for _, id := range listedIDs(t, s, store.ListQuery{Status: postdate.Pending}) {
+		keys = append(keys, bucket.KeyOf("default", id, openBuckets))
+	}
+	s.Cancel(t.Context(), keys, 7000)
+	buckets := make([]int, openBuckets)
+	for b := range buckets {
+		buckets[b] = b
+	}
+	if _, err := s.Expire(t.Context(), store.Expiry{Buckets: buckets, SettledBefore: 9000, DeliveredBefore: 9000,
+		Limit: 1000}); err != nil {
+		t.Fatal(err)
+	}
+	iter, err := s.db.NewIter(&lsm.IterOptions{LowerBound: []byte{spaceSeries}, UpperBound: []byte{spaceFailed + 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer iter.Close()
+	for ok := iter.First(); ok; ok = iter.Next() {
+		t.Errorf("the entry %q is left", iter.Key())
+	}
+	if left := listedIDs(t, s, store.ListQuery{}); len(left) > 0 {
+		t.Errorf("%v are left", left)
+	}
+}
