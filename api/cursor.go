@@ -91,11 +91,13 @@ func channelTag(tenant string, channel []byte) []byte {
 func cursorTag(q *store.ListQuery, position []byte) []byte {
 	b := []byte{cursorVersion, byte(q.Status)}
 	texts := []string{q.Tenant, string(q.Channel)}
-	if q.IDPrefix != "" || q.Label != "" { // earlier versions gave out cursors without
+	switch { // earlier versions gave out cursors without
+	case q.Recurring != 0:
+		texts = append(texts, q.IDPrefix, q.Label, string(rune(q.Recurring)))
+	case q.Label != "":
+		texts = append(texts, q.IDPrefix, q.Label)
+	case q.IDPrefix != "":
 		texts = append(texts, q.IDPrefix)
-	}
-	if q.Label != "" {
-		texts = append(texts, q.Label)
 	}
 	for _, text := range texts {
 		b = binary.AppendUvarint(b, uint64(len(text)))

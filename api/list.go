@@ -11,7 +11,7 @@ import (
 const listBytesMax = 16 << 20
 
 func (s *Server) listMessages(ctx *fasthttp.RequestCtx) *Problem {
-	args, p := query(ctx, "status", "channel", "label", "idPrefix", "from", "to", "limit", "cursor")
+	args, p := query(ctx, "status", "channel", "label", "idPrefix", "recurring", "from", "to", "limit", "cursor")
 	if p != nil {
 		return p
 	}
@@ -68,6 +68,17 @@ func listQuery(args *fasthttp.Args, tenant string, buckets int) (store.ListQuery
 		q.IDPrefix = string(args.Peek("idPrefix"))
 		if err := postdate.CheckIDPrefix(q.IDPrefix); err != nil {
 			return q, parameterProblem("idPrefix", err)
+		}
+	}
+	if args.Has("recurring") {
+		switch text := string(args.Peek("recurring")); text {
+		case "true":
+			q.Recurring = store.OnlyRecurring
+		case "false":
+			q.Recurring = store.NotRecurring
+		default:
+			return q, parameterProblem("recurring", invalid("recurring %q is neither true, for what recurs, "+
+				"nor false, for what does not: leave it out for both", clip(text)))
 		}
 	}
 	var p *Problem

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 
@@ -68,6 +69,41 @@ func TestListPages(t *testing.T) {
 	r.send("GET", "/v1/messages?status=CANCELLED", "").want(200, `{"messages":[]}`)
 }
 
+// TestListRecurring lists series, or what is sent once, with the other filters and page by page.
+func TestListRecurring(t *testing.T) {
+	r := newRig(t)
+	for i := range 6 {
+		when := `"executionTime":"2027-01-31T12:00:00Z"`
+		if i%2 == 0 {
+			when = `"recurrence":{"every":"PT1H","start":"2027-01-31T12:00:00Z"}`
+		}
+		r.send("POST", "/v1/messages", fmt.Sprintf(`{"scheduleId":"m%d","channel":"inbox:c%d",%s,"payload":1,"labels":["l%d"]}`, i, i%3, when, i/4)).is(201)
+	}
+	r.send("DELETE", "/v1/messages/m2", "").is(200)
+	for query, want := range map[string]string{
+		"recurring=true":                   "m0 m2 m4",
+		"recurring=false":                  "m1 m3 m5",
+		"recurring=true&status=PENDING":    "m0 m4",
+		"recurring=true&status=CANCELLED":  "m2",
+		"recurring=true&channel=inbox:c1":  "m4",
+		"recurring=false&channel=inbox:c1": "m1",
+		"recurring=true&label=l1":          "m4",
+		"recurring=true&idPrefix=m1":       "",
+	} {
+		ids, next := pageOf(r.send("GET", "/v1/messages?"+query, ""))
+		found := strings.Fields(ids) // those at the same time come by their buckets
+		slices.Sort(found)
+		if strings.Join(found, " ") != want || next != nil {
+			t.Errorf("%s: %q, %v", query, found, next)
+		}
+	}
+	one, next := pageOf(r.send("GET", "/v1/messages?recurring=true&limit=2", ""))
+	two, end := pageOf(r.send("GET", "/v1/messages?recurring=true&cursor="+*next, ""))
+	if all := strings.Fields(one + " " + two); len(all) != 3 || end != nil {
+		t.Errorf("pages %q and %q, %v", one, two, end)
+	}
+}
+
 func TestListRefuses(t *testing.T) {
 	r := newRig(t)
 	for i := range 3 {
@@ -86,16 +122,20 @@ func TestListRefuses(t *testing.T) {
 		"idPrefix=":                       {`"parameter":"idPrefix"`, "leave it out"},
 		"idPrefix=a+b":                    {`"parameter":"idPrefix"`, "forbidden character"},
 		"idPrefix=a%2Fb":                  {`"parameter":"idPrefix"`, "the time of an occurrence"},
+		"recurring=":                      {`"parameter":"recurring"`, "neither true"},
+		"recurring=True":                  {`"parameter":"recurring"`, "leave it out for both"},
+		"recurring=true&recurring=true":   {`"parameter":"recurring"`, "stands twice"},
 		"from=today":                      {`"parameter":"from"`, "RFC 3339"},
 		"from=2027-01-31T12:00:00+01:00":  {`"parameter":"from"`, "%2B"},
 		"from=2027-01-31T12:00:00Z&to=2027-01-31T12:00:00Z": {`"parameter":"to"`, "after from"},
-		"limit=0":                             {`"parameter":"limit"`, "1000"},
-		"limit=1001":                          {`"parameter":"limit"`},
-		"limit=ten":                           {`"parameter":"limit"`},
-		"cursor=":                             {`"parameter":"cursor"`},
-		"cursor=AAAA":                         {`"parameter":"cursor"`, "begin without one"},
-		"cursor=" + *next + "A":               {`"parameter":"cursor"`},
-		"cursor=" + *next + "&status=PENDING": {`"parameter":"cursor"`, "other filters"},
+		"limit=0":                              {`"parameter":"limit"`, "1000"},
+		"limit=1001":                           {`"parameter":"limit"`},
+		"limit=ten":                            {`"parameter":"limit"`},
+		"cursor=":                              {`"parameter":"cursor"`},
+		"cursor=AAAA":                          {`"parameter":"cursor"`, "begin without one"},
+		"cursor=" + *next + "A":                {`"parameter":"cursor"`},
+		"cursor=" + *next + "&status=PENDING":  {`"parameter":"cursor"`, "other filters"},
+		"cursor=" + *next + "&recurring=false": {`"parameter":"cursor"`, "other filters"},
 		"cursor=" + *next + "&from=2020-01-01T00:00:00Z": {`"parameter":"cursor"`},
 	} {
 		r.send("GET", "/v1/messages?"+query, "").problem(400, InvalidParameter, parts...)
@@ -180,7 +220,9 @@ func TestInbox(t *testing.T) {
 func TestCursorOfPrefix(t *testing.T) {
 	at := store.ListPosition{ExecutionTime: testNow, Bucket: 3, ScheduleID: "a"}
 	queries := []store.ListQuery{{Tenant: "acme", Channel: "inbox:a"}, {Tenant: "acme", Channel: "inbox:a", IDPrefix: "a"},
-		{Tenant: "acme", Channel: "inbox:a", IDPrefix: "ab"}, {Tenant: "acmea", Channel: "inbox:a"}}
+		{Tenant: "acme", Channel: "inbox:a", IDPrefix: "ab"}, {Tenant: "acmea", Channel: "inbox:a"},
+		{Tenant: "acme", Channel: "inbox:a", Recurring: store.OnlyRecurring}, {Tenant: "acme", Channel: "inbox:a", Recurring: store.NotRecurring},
+		{Tenant: "acme", Channel: "inbox:a", IDPrefix: "a", Recurring: store.OnlyRecurring}, {Tenant: "acme", Channel: "inbox:a", Label: "a", Recurring: store.OnlyRecurring}}
 	if got, want := cursorOf(&queries[0], &at), "AYxcVgegll_GgNzds7Y0A2E"; got != want {
 		t.Errorf("a cursor without a prefix is %q, and was %q", got, want)
 	}

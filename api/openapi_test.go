@@ -278,7 +278,7 @@ func (c *contract) successes() {
 		c.store.set(keyOf("full"), func(r *postdate.Record) { r.State = state })
 		c.call(200, "GET", "/v1/messages/full", "")
 	}
-	c.call(200, "GET", "/v1/messages?status=PENDING&channel=inbox:test&label=a&idPrefix=f&from=2027-01-01T00:00:00Z&to=2028-01-01T00:00:00Z&limit=1", "")
+	c.call(200, "GET", "/v1/messages?status=PENDING&channel=inbox:test&label=a&idPrefix=f&recurring=false&from=2027-01-01T00:00:00Z&to=2028-01-01T00:00:00Z&limit=1", "")
 	c.series()
 	c.call(200, "DELETE", "/v1/messages/a", "")
 	c.call(201, "POST", "/schedulers", task("INSERT"))

@@ -115,6 +115,9 @@ func TestLabels(t *testing.T) {
 	}
 	want(client.Filter{Label: "campaign-7", PageSize: 1}, "labels-1", "labels-2", "other")
 	want(client.Filter{Label: "campaign-7", IDPrefix: "labels-"}, "labels-1", "labels-2")
+	yes, no := true, false
+	want(client.Filter{Label: "campaign-7", Recurring: &no}, "labels-1", "labels-2", "other")
+	want(client.Filter{Label: "campaign-7", Recurring: &yes})
 	change("labels-1", []string{"b"})
 	change("labels-2", []string{})
 	change("other", nil)

@@ -313,6 +313,9 @@ type Filter struct {
 	From     time.Time // execution time at least this
 	To       time.Time // execution time below this
 	PageSize int       // messages in one answer; 0: 1,000, which is also the maximum
+
+	// Recurring is true for those with a Recurrence, also if they have ended, and false for those without; nil: both.
+	Recurring *bool
 }
 
 // List reads messages page by page, in the order of their execution times. It ends with the
@@ -329,6 +332,9 @@ func (c *Client) List(ctx context.Context, f Filter) iter.Seq2[Record, error] {
 	set("channel", f.Channel, f.Channel != "")
 	set("label", f.Label, f.Label != "")
 	set("idPrefix", f.IDPrefix, f.IDPrefix != "")
+	if f.Recurring != nil {
+		query.Set("recurring", strconv.FormatBool(*f.Recurring))
+	}
 	set("from", f.From.Format(time.RFC3339Nano), !f.From.IsZero())
 	set("to", f.To.Format(time.RFC3339Nano), !f.To.IsZero())
 	type page struct {

@@ -176,6 +176,9 @@ var ofMessages = calls{
 		f := client.Filter{Channel: text(with, "channel"), Status: client.Status(text(with, "status")),
 			Label: text(with, "label"), IDPrefix: text(with, "idPrefix"),
 			From: instant(with, "from"), To: instant(with, "to"), PageSize: number(with, "pageSize")}
+		if recurring, given := with["recurring"].(bool); given {
+			f.Recurring = &recurring
+		}
 		return listed("messages", c.List(ctx, f), func(r client.Record) any {
 			return withPayload(r, r.Payload, r.ContentType)
 		})

@@ -210,7 +210,7 @@ func TestList(t *testing.T) {
 	for _, id := range []string{"a", "b", "c", "d", "e"} {
 		s.messages[id] = map[string]any{"scheduleId": id, "channel": "inbox:x", "executionTime": "2027-01-31T09:30:00.000Z", "status": "PENDING", "attempts": 2, "priority": "medium"}
 	}
-	r := call(nil, "", "list", "--server", url, "--limit", "3", "--status", "PENDING", "--channel", "inbox:x", "--label", "l", "--id-prefix", "p", "--from", "2027-01-01T00:00:00+01:00")
+	r := call(nil, "", "list", "--server", url, "--limit", "3", "--status", "PENDING", "--channel", "inbox:x", "--label", "l", "--id-prefix", "p", "--recurring=false", "--from", "2027-01-01T00:00:00+01:00")
 	want := result{stdout: `SCHEDULE ID  DUE                       STATUS   ATTEMPTS  PRIORITY  CHANNEL
 a            2027-01-31T09:30:00.000Z  PENDING  2         medium    inbox:x
 b            2027-01-31T09:30:00.000Z  PENDING  2         medium    inbox:x
@@ -219,8 +219,8 @@ c            2027-01-31T09:30:00.000Z  PENDING  2         medium    inbox:x
 	if r != want {
 		t.Errorf("got %+v\nwant %+v", r, want)
 	}
-	const first = "channel=inbox%3Ax&from=2027-01-01T00%3A00%3A00%2B01%3A00&idPrefix=p&label=l&limit=3&status=PENDING"
-	const second = "channel=inbox%3Ax&cursor=b&from=2027-01-01T00%3A00%3A00%2B01%3A00&idPrefix=p&label=l&limit=1&status=PENDING"
+	const first = "channel=inbox%3Ax&from=2027-01-01T00%3A00%3A00%2B01%3A00&idPrefix=p&label=l&limit=3&recurring=false&status=PENDING"
+	const second = "channel=inbox%3Ax&cursor=b&from=2027-01-01T00%3A00%3A00%2B01%3A00&idPrefix=p&label=l&limit=1&recurring=false&status=PENDING"
 	if len(s.queries) != 2 || s.queries[0] != first || s.queries[1] != second {
 		t.Errorf("asked %q", s.queries)
 	}

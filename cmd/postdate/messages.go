@@ -296,6 +296,7 @@ func each(ids []string, f func(id string) error) error {
 type listCommand struct {
 	clientCommand
 	status, channel, label, idPrefix, from, to string
+	recurring                                  bool
 	limit                                      int
 }
 
@@ -315,6 +316,7 @@ it is now.`,
 	f.StringVar(&l.channel, "channel", "", "only those of this channel")
 	f.StringVar(&l.label, "label", "", "only those with this label")
 	f.StringVar(&l.idPrefix, "id-prefix", "", "only those whose schedule id begins so")
+	f.BoolVar(&l.recurring, "recurring", false, "only those that recur; --recurring=false: only the others")
 	f.StringVar(&l.from, "from", "", "only those whose execution time is this RFC 3339 time or later")
 	f.StringVar(&l.to, "to", "", "only those whose execution time is before this RFC 3339 time")
 	f.IntVar(&l.limit, "limit", 100, "at most so many; 0: all")
@@ -396,6 +398,9 @@ func (l *listCommand) page(cmd *cobra.Command, c *client.Client, cursor string, 
 		if value != "" {
 			query.Set(name, value)
 		}
+	}
+	if cmd.Flags().Changed("recurring") {
+		query.Set("recurring", strconv.FormatBool(l.recurring))
 	}
 	var page listPage
 	err := get(cmd.Context(), c, "/v1/messages?"+query.Encode(), &page)

@@ -76,7 +76,8 @@ func (x *trial) listRecurringEnded(recur, others []postdate.Message) {
 	x.wantRecurring(store.ListQuery{}, slices.DeleteFunc(recur, gone), others)
 	once := changed(became, single) // the id is used again
 	x.insert(once)
-	x.wantRecurring(store.ListQuery{Status: postdate.Pending, From: t0 + 50*every}, nil, []postdate.Message{turned, once})
+	later := store.ListQuery{Status: postdate.Pending, From: t0 + 50*every}
+	x.wantRecurring(later, nil, []postdate.Message{turned, once})
 }
 
 // since is those of all, in the order of a list, that are due at or after a time.
@@ -114,7 +115,8 @@ func listFailed(x *trial) {
 	x.insert(theirs)
 	x.settle(x.settlement(theirs, token, store.SettleFailed))
 	wantFailed(slices.Clone(all)...)
-	x.wantList(store.ListQuery{Tenant: "tenant-b", Status: postdate.DeliveryFailed, Limit: 1}, []postdate.Message{theirs})
+	q := store.ListQuery{Tenant: "tenant-b", Status: postdate.DeliveryFailed, Limit: 1}
+	x.wantList(q, []postdate.Message{theirs})
 
 	x.redriven(all[0], t0+9)
 	x.purged(store.Versioned{Key: all[1].Key})

@@ -260,6 +260,7 @@ class Client(Operations):
         channel: str | None = None,
         label: str | None = None,
         id_prefix: str | None = None,
+        recurring: bool | None = None,
         from_: datetime | None = None,
         to: datetime | None = None,
         page_size: int = _PAGE,
@@ -271,11 +272,12 @@ class Client(Operations):
             channel: Only those to this channel.
             label: Only those with this label.
             id_prefix: Only those whose schedule_id begins so.
+            recurring: Only those with a recurrence, or only those without.
             from_: Only those with an execution time at or after this.
             to: Only those with an execution time before this.
             page_size: How many are in one answer; at most 1,000.
         """
-        select = {"status": status, "channel": channel, "label": label, "idPrefix": id_prefix}
+        select = {"status": status, "channel": channel, "label": label, "idPrefix": id_prefix, "recurring": recurring}
         times = {"from": instant(from_), "to": instant(to)}
         cursor: str | None = None
         while True:

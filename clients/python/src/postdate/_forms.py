@@ -75,8 +75,12 @@ def checked(headers: Mapping[str, str]) -> Mapping[str, str]:
 
 def query_of(**given: str | int | None) -> str:
     """Returns a query of what is not None."""
-    present = {name: encoded(str(value)) for name, value in given.items() if value is not None}
+    present = {name: encoded(_text(value)) for name, value in given.items() if value is not None}
     return f"?{urlencode(present)}" if present else ""
+
+
+def _text(value: str | int) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def condition(version: str | None) -> dict[str, str]:

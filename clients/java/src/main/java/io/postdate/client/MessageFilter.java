@@ -43,6 +43,16 @@ public final class MessageFilter {
   }
 
   /**
+   * Those that recur, or those that do not.
+   *
+   * @param recurring true: those with a recurrence, also if they have ended; false: those without
+   */
+  public MessageFilter recurring(boolean recurring) {
+    query.set("recurring", recurring);
+    return this;
+  }
+
+  /**
    * Those whose execution time is not before this.
    *
    * @param from the first time that counts

@@ -420,6 +420,9 @@ final class ScenarioPlayer {
     MessageFilter filter = new MessageFilter().channel(text(with, "channel"));
     filter.status(as(with.get("status"), Status.class));
     filter.label(text(with, "label")).idPrefix(text(with, "idPrefix"));
+    if (with.has("recurring")) {
+      filter.recurring(with.get("recurring").asBoolean());
+    }
     if (with.has("from")) {
       filter.from(OffsetDateTime.parse(text(with, "from")).toInstant());
     }
