@@ -1867,6 +1867,8 @@ export interface operations {
                 channel?: string;
                 /** @description Only messages with this label. The time that it takes depends on how many have it, not on how many there are. */
                 label?: string;
+                /** @description true: only series, which are messages with a recurrence, also those that have ended; the time that it takes depends on how many there are. false: only the others, also the occurrences of a series that are messages of their own. */
+                recurring?: boolean;
                 /** @description Only messages whose scheduleId begins so. Alone, it is a filter over all of them, page by page. */
                 idPrefix?: string;
                 /** @description Execution time at least this. That of a series is its first occurrence, with jitter when that is to begin. */
