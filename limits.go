@@ -32,6 +32,8 @@ const (
 	JobsMax        = 16 // of one tenant that have not ended
 	InboxWaitMax   = 30 * time.Second
 
+	FailureGroupsMax = 200 // groups of what failed, in one answer
+
 	ConsumerOpenMax = 1_000       // messages that a consumer of an inbox received and did not acknowledge
 	VisibilityMin   = time.Second // the least
 	VisibilityMax   = 12 * time.Hour

@@ -340,6 +340,7 @@ func TestTenantsAreSeparate(t *testing.T) {
 		"POST /v1/messages/{id}/trigger":                     {"/v1/messages/x/trigger", "", 404, "not-found"},
 		"POST /v1/messages/cancel":                           {"/v1/messages/cancel", `{"scheduleIds":["x","y"]}`, 200, `"status":404`},
 		"GET /v1/upcoming":                                   {"/v1/upcoming", "", 200, `{"slots":[{`},
+		"GET /v1/failures":                                   {"/v1/failures", "", 200, `{"groups":[],"exact":true}`},
 		"GET /v1/jobs/{id}":                                  {"/v1/jobs/x", "", 404, "no-such-job"},
 		"POST /v1/messages/redrive":                          {"/v1/messages/redrive", `{"scheduleIds":["x","y"]}`, 200, `"status":404`},
 		"POST /v1/messages/purge":                            {"/v1/messages/purge", `{"scheduleIds":["x","y"]}`, 200, `"status":404`},

@@ -302,6 +302,7 @@ func (c *contract) successes() {
 	c.call(200, "POST", "/v1/inbox/test/consumers/a/receive", "{}")
 	c.call(200, "POST", "/v1/inbox/test/consumers/a/receive", `{"limit":2,"wait":"PT1S","visibility":"12h"}`)
 	c.call(200, "POST", "/v1/inbox/test/consumers/a/ack", `{"receipts":["x","`+receiptOf("default", "test", "a", 1)+`","`+receiptOf("default", "test", "a", 2)+`"]}`)
+	c.call(200, "GET", "/v1/failures?channel=inbox:test&from=2027-01-01T00:00:00Z&to=2028-01-01T00:00:00Z", "")
 	c.call(200, "GET", "/v1/upcoming", "")
 	c.call(200, "GET", "/v1/upcoming?from=2027-01-01T00:00:00Z&to=2028-01-01T00:00:00Z&step=P1D&channel=inbox:test", "")
 	c.call(200, "POST", "/v1/recurrences/preview", `{"recurrence":{"every":"PT1S"}}`)
@@ -425,7 +426,7 @@ func (c *contract) refusals() {
 	}
 	c.call(400, "GET", "/v1/messages/x%20y", "")
 	c.call(400, "DELETE", "/v1/messages/x%20y", "")
-	for _, path := range []string{"/v1/messages?x=1", "/v1/upcoming?x=1", "/v1/inbox/test?x=1", "/v1/cluster?x=1", "/v1/stats?x=1", "/v1/channels?x=1", "/v1/whoami?x=1", "/v1/keys?x=1", "/v1/tenants?x=1", "/schedulers?x=1"} {
+	for _, path := range []string{"/v1/messages?x=1", "/v1/upcoming?x=1", "/v1/failures?x=1", "/v1/inbox/test?x=1", "/v1/cluster?x=1", "/v1/stats?x=1", "/v1/channels?x=1", "/v1/whoami?x=1", "/v1/keys?x=1", "/v1/tenants?x=1", "/schedulers?x=1"} {
 		c.call(400, "GET", path, "")
 	}
 }
@@ -520,6 +521,7 @@ func (c *contract) failures() {
 			c.call(status, "GET", "/v1/messages/f", "")
 			c.call(status, "GET", "/v1/jobs/f", "")
 			c.call(status, "GET", "/v1/upcoming", "")
+			c.call(status, "GET", "/v1/failures", "")
 			c.call(status, "GET", "/v1/messages", "")
 			c.call(status, "GET", "/schedulers", "")
 			c.call(status, "GET", "/v1/inbox/test", "")

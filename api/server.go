@@ -122,6 +122,7 @@ var routes = []route{
 	{"POST", "/v1/messages/{id}/trigger", (*Server).postTrigger, auth.WriteMessages},
 	{"GET", "/v1/jobs/{id}", (*Server).getJob, auth.ReadMessages},
 	{"GET", "/v1/upcoming", (*Server).getUpcoming, auth.ReadMessages},
+	{"GET", "/v1/failures", (*Server).getFailures, auth.ReadMessages},
 	{"POST", "/v1/recurrences/preview", (*Server).postPreview, auth.ReadMessages},
 	{"POST", "/schedulers", (*Server).postTask, auth.WriteMessages},
 	{"GET", "/schedulers", (*Server).getTasks, auth.ReadMessages},

@@ -89,10 +89,13 @@ func checkCancels(ctx context.Context, c *client.Client, at time.Time, check fun
 	check("job", !j.Running() && j.Done == 99998 && j.Total == 100000 && j.Failed == 2 && j.Filter.Label == "run-7" && j.Kind == "cancel" && j.CreatedAt.Equal(at), j, err)
 }
 
-// checkAhead looks at when a rule recurs, and at what is upcoming.
+// checkAhead looks at when a rule recurs, and at what failed and what is upcoming.
 func checkAhead(ctx context.Context, c *client.Client, at time.Time, check func(what string, ok bool, got any, err error)) {
 	occurrences, err := c.Preview(ctx, client.Recurrence{Cron: "30 2 * * *", Timezone: "Europe/Berlin"}, at, 2)
 	check("preview", len(occurrences) == 2 && occurrences[0].Time.Month() == time.March && occurrences[0].Remark != "" && occurrences[1].Remark == "", occurrences, err)
+	failures, err := c.Failures(ctx, client.FailureFilter{Channel: "rabbitmq:orders", From: at, To: at.Add(time.Minute)})
+	check("failures", failures.Exact && len(failures.Groups) == 1 && failures.Groups[0] == client.FailureGroup{Channel: "rabbitmq:orders", Exact: true, Count: 1207,
+		LastError: "the broker returned the message: NO_ROUTE (312)", FirstFailedAt: at, LastFailedAt: at.Add(5 * time.Minute), Example: "order-1"}, failures, err)
 	slots, err := c.Upcoming(ctx, client.UpcomingRange{From: at, To: at.Add(10 * time.Minute), Step: 5 * time.Minute, Channel: "inbox:a"})
 	check("upcoming", len(slots) == 2 && slots[0].Count == 1207 && slots[0].Exact && slots[0].Channels[1] == client.UpcomingChannel{Channel: "inbox:audit", Count: 7} && slots[1].From.Equal(at.Add(5*time.Minute)), slots, err)
 }

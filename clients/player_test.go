@@ -222,6 +222,10 @@ var ofMessages = calls{
 			Step: duration(text(with, "step")), Channel: text(with, "channel")})
 		return map[string]any{"slots": slots}, err
 	},
+	"getFailures": func(ctx context.Context, c *client.Client, with map[string]any) (any, error) {
+		return c.Failures(ctx, client.FailureFilter{Channel: text(with, "channel"), From: instant(with, "from"),
+			To: instant(with, "to")})
+	},
 	"defineTask": func(ctx context.Context, c *client.Client, with map[string]any) (any, error) {
 		return c.DefineTask(ctx, read[client.Task](with))
 	},

@@ -24,6 +24,7 @@ var foreign = map[string]struct {
 	"POST /v1/messages/batch":                            {"/v1/messages/batch", `[{"scheduleId":"both","channel":"inbox:both","delay":"PT1H","payload":"of b"}]`, 200},
 	"POST /v1/messages/cancel":                           {"/v1/messages/cancel", `{"scheduleIds":["acme-only","both"]}`, 200},
 	"GET /v1/upcoming":                                   {"/v1/upcoming", "", 200},
+	"GET /v1/failures":                                   {"/v1/failures", "", 200},
 	"GET /v1/jobs/{id}":                                  {"/v1/jobs/acme-only", "", 404},
 	"POST /v1/messages/redrive":                          {"/v1/messages/redrive", `{"scheduleIds":["acme-only","both"]}`, 200},
 	"POST /v1/messages/purge":                            {"/v1/messages/purge", `{"scheduleIds":["acme-only","both"]}`, 200},

@@ -14,6 +14,7 @@ from postdate_client.api.keys import create_key, list_keys, revoke_key, who_am_i
 from postdate_client.api.messages import (
     cancel_message,
     cancel_messages,
+    get_failures,
     get_job,
     get_message,
     get_upcoming,
@@ -128,6 +129,9 @@ for try_again in (redrive_messages, purge_messages):
     assert outcomes[0].error.type_ is models.ProblemType.CONFLICT
 delivered = ok(get_message.sync_detailed, models.Message, "py-5")
 assert isinstance(delivered.attempt_log, list) and delivered.attempt_log[0].outcome == "delivered"
+
+failures = ok(get_failures.sync_detailed, models.Failures, channel=CHANNEL)
+assert failures.exact and isinstance(failures.groups, list)
 
 upcoming = ok(get_upcoming.sync_detailed, models.Upcoming, step="PT10M", channel=CHANNEL)
 assert len(upcoming.slots) == 6 and upcoming.slots[0].exact

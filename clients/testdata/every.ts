@@ -112,6 +112,9 @@ const job = await ok(client.GET("/v1/jobs/{id}", at(started.jobId)));
 assert.equal(job.failed, 0);
 assert.equal(job.filter.idPrefix, "nobody-");
 
+const failures = await ok(client.GET("/v1/failures", { params: { query: { channel } } }));
+assert.ok(failures.exact);
+
 const upcoming = await ok(client.GET("/v1/upcoming", { params: { query: { step: "PT10M", channel } } }));
 assert.equal(upcoming.slots.length, 6);
 

@@ -77,7 +77,7 @@ func newRoot(p process) *cobra.Command {
 		}
 	}
 	add("node", newServe(p), newDemo(p), newStore(p))
-	add("messages", newSend(p), newGet(p), newCancel(p), newList(p), newTail(p), newPreview(p),
+	add("messages", newSend(p), newGet(p), newCancel(p), newList(p), newFailures(p), newTail(p), newPreview(p),
 		newPauseSeries(p), newResumeSeries(p), newTrigger(p), newRedrive(p), newPurge(p), newJob(p))
 	add("look", newCluster(p), newStats(p), newChannels(p), newPause(p), newResume(p), newKeys(p), newWhoAmI(p),
 		newBench(p), newVersion())

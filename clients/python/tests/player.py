@@ -221,6 +221,9 @@ CALLS: dict[str, Callable[[Client, Given], Awaitable[Any]]] = {
             channel=given.get("channel"),
         ),
     ),
+    "getFailures": lambda client, given: client.failures(
+        channel=given.get("channel"), from_=instant(given.get("from")), to=instant(given.get("to"))
+    ),
     "defineTask": lambda client, given: client.define_task(TaskDefinition.model_validate(given)),
     "listTasks": lambda client, given: named("tasks", listed(client.tasks(name=given["name"], unit=given["unit"]))),
     "readInbox": lambda client, given: client.read_inbox(given["inbox"], **options_of(given)),

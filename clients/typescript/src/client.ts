@@ -341,6 +341,12 @@ export class Client {
     return (await this.#calls.call("get", "/v1/upcoming", args)).slots;
   }
 
+  /** Groups messages that failed by their channels and errors. */
+  async failures(filter: FailureFilter = {}, options: CallOptions = {}): Promise<Schemas["Failures"]> {
+    const args = { query: filter as FailuresQuery, want: { list: "groups" }, ...options };
+    return this.#calls.call("get", "/v1/failures", args);
+  }
+
   /** Inserts, updates or deletes a task, which is a series in the words of a task scheduler. */
   defineTask(task: Schemas["TaskDefinition"], options: CallOptions = {}): Promise<Schemas["Task"]> {
     return this.#calls.call("post", "/schedulers", { body: task, ...options });
@@ -562,6 +568,11 @@ type UpcomingQuery = NonNullable<paths["/v1/upcoming"]["get"]["parameters"]["que
 
 /** The time in which messages are due: at most 500 slots, each as long as `step`. */
 export type UpcomingRange = Omit<UpcomingQuery, "from" | "to"> & { from?: Time; to?: Time };
+
+type FailuresQuery = NonNullable<paths["/v1/failures"]["get"]["parameters"]["query"]>;
+
+/** Selects messages that failed. */
+export type FailureFilter = Omit<FailuresQuery, "from" | "to"> & { from?: Time; to?: Time };
 
 /** Selects messages for a job. */
 export type JobFilter = Omit<Schemas["JobFilter"], "from" | "to"> & { from?: Time; to?: Time };

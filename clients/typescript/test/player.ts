@@ -92,6 +92,7 @@ const calls: Calls = {
     occurrences: await client.preview(recurrence, { from, count }),
   }),
   getUpcoming: async (client, given) => ({ slots: await client.upcoming(given) }),
+  getFailures: (client, given) => client.failures(given),
   defineTask: (client, given) => client.defineTask(given as unknown as Schemas["TaskDefinition"]),
   listTasks: async (client, given) => ({
     tasks: await listed(client.tasks(given as unknown as { name: string })),

@@ -311,6 +311,13 @@ class Client(Operations):
         query = query_of(**times, step=None if step is None else duration(step), channel=channel)
         return (await self._ask(models.Upcoming, "GET", "/v1/upcoming" + query)).slots
 
+    async def failures(
+        self, *, channel: str | None = None, from_: datetime | None = None, to: datetime | None = None
+    ) -> models.Failures:
+        """Groups messages that failed by their channels and errors."""
+        times = {name: instant(at) for name, at in (("from", from_), ("to", to)) if at is not None}
+        return await self._ask(models.Failures, "GET", "/v1/failures" + query_of(channel=channel, **times))
+
     async def define_task(self, task: models.TaskDefinition) -> models.Task:
         """Inserts, updates or deletes a task, which is a series in the words of a task scheduler."""
         return await self._ask(models.Task, "POST", "/schedulers", wire(task))

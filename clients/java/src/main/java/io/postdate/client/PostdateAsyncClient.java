@@ -17,6 +17,7 @@ import io.postdate.client.model.ChannelChange;
 import io.postdate.client.model.ChannelList;
 import io.postdate.client.model.ChannelSettings;
 import io.postdate.client.model.Cluster;
+import io.postdate.client.model.Failures;
 import io.postdate.client.model.Health;
 import io.postdate.client.model.InboxPage;
 import io.postdate.client.model.Job;
@@ -314,6 +315,18 @@ public final class PostdateAsyncClient {
     Query query = new Query().set("from", from).set("to", to);
     String path = query.set("step", step).set("channel", channel).on("/v1/upcoming");
     return get(path, Upcoming.class).thenApply(Upcoming::getSlots);
+  }
+
+  /**
+   * Groups messages that failed by their channels and errors.
+   *
+   * @param channel selects; null: any
+   * @param from selects those whose execution time is not before this; null: any
+   * @param to selects those whose execution time is before this; null: any
+   */
+  public CompletableFuture<Failures> failures(String channel, Instant from, Instant to) {
+    Query query = new Query().set("channel", channel).set("from", from).set("to", to);
+    return get(query.on("/v1/failures"), Failures.class);
   }
 
   /** Inserts, updates or deletes a task. */

@@ -11,6 +11,7 @@ import io.postdate.client.model.ChannelChange;
 import io.postdate.client.model.ChannelList;
 import io.postdate.client.model.ChannelSettings;
 import io.postdate.client.model.Cluster;
+import io.postdate.client.model.Failures;
 import io.postdate.client.model.Health;
 import io.postdate.client.model.InboxPage;
 import io.postdate.client.model.Job;
@@ -298,6 +299,17 @@ public final class PostdateClient {
    */
   public List<UpcomingSlot> upcoming(Instant from, Instant to, Duration step, String channel) {
     return await(async.upcoming(from, to, step, channel));
+  }
+
+  /**
+   * Groups messages that failed by their channels and errors.
+   *
+   * @param channel selects; null: any
+   * @param from selects those whose execution time is not before this; null: any
+   * @param to selects those whose execution time is before this; null: any
+   */
+  public Failures failures(String channel, Instant from, Instant to) {
+    return await(async.failures(channel, from, to));
   }
 
   /** Inserts, updates or deletes a task, which is a series in the words of a task scheduler. */

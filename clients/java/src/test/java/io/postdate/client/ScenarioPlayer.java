@@ -149,6 +149,13 @@ final class ScenarioPlayer {
           return Map.of(
               "slots", client.upcoming(from, to, time(with, "step"), text(with, "channel")));
         });
+    steps.put(
+        "getFailures",
+        (client, with) -> {
+          Instant from = as(with.get("from"), Instant.class);
+          Instant to = as(with.get("to"), Instant.class);
+          return client.failures(text(with, "channel"), from, to);
+        });
     steps.put("defineTask", (client, with) -> client.defineTask(as(with, TaskDefinition.class)));
     steps.put(
         "listTasks",
