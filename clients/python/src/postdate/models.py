@@ -268,6 +268,38 @@ class UpcomingChannel(Model):
     count: int
 
 
+class FailureGroup(Model):
+    """
+    Messages that failed on a channel with the same error.
+    """
+
+    channel: str
+    last_error: str
+    """
+    That of each message in the group, such as the broker's own words.
+    """
+    count: int
+    """
+    Messages in the group.
+    """
+    exact: bool
+    """
+    false: not all that failed was looked at, so the group may be larger.
+    """
+    first_failed_at: AwareDatetime
+    """
+    When the first of them failed.
+    """
+    last_failed_at: AwareDatetime
+    """
+    When the last of them failed.
+    """
+    example: str
+    """
+    The scheduleId of the one that failed last.
+    """
+
+
 class JobFilter(Model):
     """
     Selects messages as the parameters of the list do; together they narrow it down.
@@ -1001,6 +1033,14 @@ class UpcomingSlot(Model):
     """
 
 
+class Failures(Model):
+    groups: list[FailureGroup]
+    exact: bool
+    """
+    false: more messages have failed than were looked at, or there are more groups.
+    """
+
+
 class BatchResult(Model):
     """
     What became of an item: all but error; or error, and scheduleId where it could be read.
@@ -1298,6 +1338,8 @@ __all__ = [
     "ChannelSettings",
     "Cluster",
     "Document",
+    "FailureGroup",
+    "Failures",
     "Figures",
     "Gap",
     "Headers",
