@@ -7,6 +7,7 @@ import { lost } from "./api";
 import { Login, login } from "./login";
 import { Page } from "./parts";
 import { type Scope, actFor, caller, isAdmin, leave, may, tenant } from "./session";
+import { Coming } from "./pages/coming";
 import { Now } from "./pages/now";
 
 /** Place is a page of the console, and the scope that its calls need. */
@@ -21,6 +22,7 @@ interface Place {
 
 const places: Place[] = [
   { path: "/console/now", name: "Now", scope: "ops:r", page: Now },
+  { path: "/console/coming", name: "Coming", scope: "sched:r", page: Coming },
 ];
 
 export function App() {

@@ -23,6 +23,13 @@ export function ms(n: number): string {
   return `${short.format(n)} ms`;
 }
 
+/** length writes milliseconds in words: 30 seconds, 5 minutes, 1 day. */
+export function length(n: number): string {
+  const units: [number, string][] = [[86_400_000, "day"], [3_600_000, "hour"], [60_000, "minute"], [1000, "second"]];
+  const [size, unit] = units.find(([size]) => n >= size && n % size === 0) ?? [1000, "second"];
+  return `${short.format(n / size)} ${unit}${n === size ? "" : "s"}`;
+}
+
 /** bytes writes 1536 as 1.5 KiB. */
 export function bytes(n: number): string {
   let unit = 0;
