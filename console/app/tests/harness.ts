@@ -20,10 +20,19 @@ export class Node {
   url = "";
 
   /** start starts a node with some flags, on an embedded store of its own unless they name another one. */
-  static async start(...flags: string[]): Promise<Node> {
+  static start(...flags: string[]): Promise<Node> {
+    return Node.run(process.env.POSTDATE_TEST_BINARY!, flags);
+  }
+
+  /** plain is like start, with a binary that is not slowed by the race detector, if there is one. */
+  static plain(...flags: string[]): Promise<Node> {
+    return Node.run(process.env.POSTDATE_TEST_PLAIN_BINARY ?? process.env.POSTDATE_TEST_BINARY!, flags);
+  }
+
+  private static async run(binary: string, flags: string[]): Promise<Node> {
     const folder = await mkdtemp(join(tmpdir(), "postdate-console-"));
     if (!flags.includes("--store")) flags.push("--store", `pebble:${folder}/data`);
-    const child = spawn(process.env.POSTDATE_TEST_BINARY!, ["serve", "--http", "127.0.0.1:0", ...flags], { cwd: folder, stdio: ["ignore", "pipe", "pipe"] });
+    const child = spawn(binary, ["serve", "--http", "127.0.0.1:0", ...flags], { cwd: folder, stdio: ["ignore", "pipe", "pipe"] });
     const node = new Node(child, folder);
     child.stderr!.on("data", (text) => (node.said += text));
     const lines = createInterface({ input: child.stdout! });
