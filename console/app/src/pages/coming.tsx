@@ -287,7 +287,7 @@ function Bars({ shown, channel, zoom }: { shown: Upcoming; channel: string; zoom
         }} />
       <small>
         Slots of {length(shown.step)}. Draw over the chart to zoom.
-        {shown.from < shown.now && shown.now < shown.to && " The line marks now: what is before it is overdue."}
+        {shown.from < shown.now && shown.now < shown.to && " The line marks now: what is in slots before it is overdue."}
       </small>
     </div>
   );
@@ -308,7 +308,6 @@ function Slots({ shown, channel, onZoom }: { shown: Upcoming; channel: string; o
         return <a href={zoomed(slot.from, slot.to, channel)} onClick={onZoom}>{words}</a>;
       },
     },
-    { name: "For", value: (slot) => slot.to - slot.from, cell: (slot) => length(slot.to - slot.from) },
     { name: "Messages", value: (slot) => slot.count, cell: (slot) => count(slot.count), number: true },
     { name: "Counted", value: (slot) => (slot.exact ? "exactly" : "estimate") },
     { name: "Largest channels", value: largest },
