@@ -8,6 +8,8 @@ import { Login, login } from "./login";
 import { Page } from "./parts";
 import { type Scope, actFor, caller, isAdmin, leave, may, tenant } from "./session";
 import { Coming } from "./pages/coming";
+import { MessagePage } from "./pages/message";
+import { Messages } from "./pages/messages";
 import { Now } from "./pages/now";
 
 /** Place is a page of the console, and the scope that its calls need. */
@@ -23,6 +25,8 @@ interface Place {
 const places: Place[] = [
   { path: "/console/now", name: "Now", scope: "ops:r", page: Now },
   { path: "/console/coming", name: "Coming", scope: "sched:r", page: Coming },
+  { path: "/console/messages", name: "Messages", scope: "sched:r", page: Messages },
+  { path: "/console/message", name: "Message", scope: "sched:r", page: MessagePage, inside: true },
 ];
 
 export function App() {

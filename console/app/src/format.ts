@@ -34,7 +34,7 @@ export function length(n: number): string {
 export function bytes(n: number): string {
   let unit = 0;
   for (; n >= 1024 && unit < bytesUnits.length - 1; unit++) n /= 1024;
-  return `${short.format(n)} ${bytesUnits[unit]}`;
+  return n === 1 && unit === 0 ? "1 byte" : `${short.format(n)} ${bytesUnits[unit]}`;
 }
 
 const clock = new Intl.DateTimeFormat("sv", { dateStyle: "short", timeStyle: "medium" });
@@ -54,3 +54,9 @@ export function distance(time: string | number, now = Date.now()): string {
   const away = new Date(time).getTime() - now;
   return away >= 0 ? `in ${ms(away)}` : `${ms(-away)} ago`;
 }
+
+const unseen = /[^\P{Cc}\t\n]|[\p{Cf}\p{Cs}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}]/gu;
+
+/** visible writes characters that nobody sees, or that turn the order of others round, as their code points: ⟨U+202E⟩. */
+export const visible = (text: string) =>
+  text.replace(unseen, (char) => `⟨U+${char.codePointAt(0)!.toString(16).toUpperCase().padStart(4, "0")}⟩`);

@@ -1,6 +1,6 @@
 // Small parts that pages share.
-import type { ComponentChildren } from "preact";
-import { useEffect, useId, useRef, useState } from "preact/hooks";
+import type { ComponentChildren, TargetedEvent } from "preact";
+import { useEffect, useId, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { distance, local } from "./format";
 
 /** Page is a page with its title, and says why what it shows may be old. */
@@ -52,45 +52,80 @@ export function Badge(props: { state: string }) {
   return <span class={`badge ${shades[props.state] ?? "wait"}`}>{props.state}</span>;
 }
 
+/** Said is what became of a call, in words. */
+export interface Said { words: string; bad: boolean }
+
+interface ActProps {
+  children: ComponentChildren;
+  /** run makes the call, and says what became of it. It gets what the fields hold. */
+  run(fields: FormData): Promise<string>;
+  danger?: boolean;
+  /** quiet: it changes nothing. */
+  quiet?: boolean;
+  /** confirm is a question that is asked first. */
+  confirm?: string;
+  /** fields are asked for together with it. */
+  fields?: ComponentChildren;
+  /** tell is told the outcome, for a button that goes when its call is done. */
+  tell?(said: Said): void;
+}
+
 /** Act is a button that makes a call, and says under it what became of that. */
-export function Act(props: { children: ComponentChildren; run(): Promise<string>; danger?: boolean; confirm?: string }) {
+export function Act(props: ActProps) {
   const [busy, setBusy] = useState(false);
   const [asked, setAsked] = useState(false);
-  const [outcome, setOutcome] = useState<{ words: string; bad: boolean }>();
-  const run = async () => {
+  const [outcome, setOutcome] = useState<Said>();
+  const tell = props.tell ?? setOutcome;
+  const run = async (fields = new FormData()) => {
     setAsked(false);
     setBusy(true);
     try {
-      setOutcome({ words: await props.run(), bad: false });
+      tell({ words: await props.run(fields), bad: false });
     } catch (fault) {
-      setOutcome({ words: (fault as Error).message, bad: true });
+      tell({ words: (fault as Error).message, bad: true });
     }
     setBusy(false);
   };
+  const submit = (event: TargetedEvent<HTMLFormElement>) => {
+    event.preventDefault();
+    void run(new FormData(event.currentTarget));
+  };
   return (
     <span class="act">
-      <button class={props.danger ? "danger" : ""} aria-busy={busy} disabled={busy}
-        onClick={() => (props.confirm ? setAsked(true) : void run())}>
+      <button class={props.danger ? "danger" : props.quiet ? "outline secondary" : ""} aria-busy={busy}
+        onClick={() => !busy && (props.confirm ? setAsked(true) : void run())}>
         {props.children}
       </button>
       {asked && (
         <Dialog title={props.confirm!} onClose={() => setAsked(false)}>
-          <footer>
-            <button class="secondary" onClick={() => setAsked(false)}>No</button>
-            <button class={props.danger ? "danger" : ""} onClick={() => void run()}>{props.children}</button>
-          </footer>
+          <form onSubmit={submit}>
+            {props.fields}
+            <footer>
+              <button type="button" class="secondary" onClick={() => setAsked(false)}>No</button>
+              <button class={props.danger ? "danger" : ""}>{props.children}</button>
+            </footer>
+          </form>
         </Dialog>
       )}
-      <output class={outcome?.bad ? "fault" : "done"} role="status">{outcome?.words}</output>
+      <Outcome said={outcome} />
     </span>
   );
+}
+
+/** Outcome says what became of a call. */
+export function Outcome({ said }: { said?: Said }) {
+  return <output class={said?.bad ? "fault" : "done"} role="status">{said?.words}</output>;
 }
 
 /** Dialog lies over the page until it is closed, by Escape, too. */
 export function Dialog(props: { title: string; onClose(): void; children: ComponentChildren }) {
   const dialog = useRef<HTMLDialogElement>(null);
   const title = useId();
-  useEffect(() => dialog.current!.showModal(), []);
+  useLayoutEffect(() => {
+    const shown = dialog.current!;
+    shown.showModal();
+    return () => shown.close(); // gives the focus back, as long as the dialog is in the document
+  }, []);
   return (
     <dialog ref={dialog} aria-labelledby={title} onClose={props.onClose}>
       <article>

@@ -30,9 +30,15 @@ export interface Live<T> {
 
 /**
  * useLive reads a value now and every so many milliseconds, in turn with whatever else the page reads. It begins anew
- * when what it depends on changes, and keeps the last value while a read fails. everyMs 0: it reads once.
+ * when what it depends on changes, and keeps the last value while a read fails. everyMs 0: it reads once. It also ends
+ * when a value is the last one: nothing changes it any more.
  */
-export function useLive<T>(read: (signal: AbortSignal) => Promise<T>, everyMs: number, on: unknown[] = []): Live<T> {
+export function useLive<T>(
+  read: (signal: AbortSignal) => Promise<T>,
+  everyMs: number,
+  on: unknown[] = [],
+  last: (value: T) => boolean = () => false,
+): Live<T> {
   const [value, setValue] = useState<T>();
   const [fault, setFault] = useState<Error>();
   const [round, setRound] = useState(0);
@@ -52,6 +58,7 @@ export function useLive<T>(read: (signal: AbortSignal) => Promise<T>, everyMs: n
           if (stop.signal.aborted) return;
           setValue(() => read_);
           setFault(undefined);
+          if (last(read_)) return;
         } catch (failed) {
           if (!stop.signal.aborted) setFault(failed as Error);
         }

@@ -31,6 +31,9 @@ interface Props<T> {
 const rowPixels = 41;
 const features = tableFeatures({ rowSortingFeature, sortedRowModel: createSortedRowModel() });
 
+// What is not sorted needs no rows of the library: it would make one for each message of a long list.
+const none: never[] = [];
+
 const arrows = { asc: "▲", desc: "▼" };
 const ariaSort = { asc: "ascending", desc: "descending" } as const;
 
@@ -54,8 +57,8 @@ export function Table<T extends object>(props: Props<T>) {
       ),
     [columns],
   );
-  const table = useTable({ features, columns: defined, data: rows, enableSorting: props.sortable ?? false });
-  const sorted = table.getRowModel().rows;
+  const table = useTable({ features, columns: defined, data: props.sortable ? rows : none, enableSorting: props.sortable ?? false });
+  const sorted = props.sortable ? table.getRowModel().rows.map((row) => row.original) : rows;
   const { scroller, items, before, after } = useVirtual(sorted.length);
 
   const last = items.at(-1)?.index ?? -1;
@@ -89,7 +92,7 @@ export function Table<T extends object>(props: Props<T>) {
         <tbody>
           {before > 0 && <tr class="filler" aria-hidden="true"><td colSpan={columns.length} style={{ height: `${before}px` }} /></tr>}
           {items.map(({ index }) => {
-            const row = sorted[index]!.original;
+            const row = sorted[index]!;
             return (
               <tr key={props.id(row)} aria-rowindex={index + 2}>
                 {columns.map((c) => (

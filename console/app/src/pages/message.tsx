@@ -1,0 +1,272 @@
+// A message: what it is, what became of it, and what can be done about it.
+import type { ComponentChildren } from "preact";
+import { useState } from "preact/hooks";
+import { useLocation } from "preact-iso";
+import { Refusal, type Schemas, answer, api } from "../api";
+import { local, visible, zone } from "../format";
+import { Act, Badge, Outcome, Page, type Said, Time } from "../parts";
+import { Copy, Payload, member } from "../payload";
+import { useLive } from "../poll";
+import { may, tenant } from "../session";
+
+type Message = Schemas["Message"];
+
+export const messageLink = (id: string) => `/console/message?id=${encodeURIComponent(id)}`;
+const seriesLink = (id: string) => `/console/series?id=${encodeURIComponent(id)}`;
+
+export function MessagePage() {
+  const id = useLocation().query.id ?? "";
+  // "." and ".." are no ids, and a browser takes them out of a path
+  return id && id !== "." && id !== ".." ? <One key={id} id={id} /> : (
+    <Page title="Message" about="The address names no message.">
+      <a href="/console/messages">To the messages</a>
+    </Page>
+  );
+}
+
+/** read gets a message, with the text of its payload as the node has it. */
+async function read(id: string, signal: AbortSignal) {
+  const text = await answer(api.GET("/v1/messages/{id}", { params: { path: { id } }, parseAs: "text", signal }));
+  return { message: JSON.parse(text) as Message, payload: member(text, "payload") };
+}
+
+function One({ id }: { id: string }) {
+  const { value, fault, again } = useLive((signal) => read(id, signal), 2000, [tenant.value], ({ message }) => message.status !== "PENDING");
+  const [said, setSaid] = useState<Said>();
+  const gone = fault instanceof Refusal && fault.problem.status === 404;
+  const shown = gone ? undefined : value;
+  return (
+    <Page title={id} fault={fault} about={<><a href="/console/messages">Messages</a> › {shown ? <Kind message={shown.message} /> : "Message"}</>}>
+      <div class="row level">
+        {shown && <Badge state={shown.message.status} />}
+        {shown && may("sched:w") && <Actions message={shown.message} again={again} tell={setSaid} />}
+        <button class="outline secondary" onClick={() => again()}>Look again</button>
+      </div>
+      <p class="act"><Outcome said={said} /></p>
+      {shown && (
+        <div class="message">
+          <Life message={shown.message} />
+          <Facts message={shown.message} />
+          <Payload raw={shown.payload} contentType={shown.message.contentType} encoding={shown.message.payloadEncoding} file={id} />
+          <Headers message={shown.message} />
+        </div>
+      )}
+    </Page>
+  );
+}
+
+/** Kind says what kind of message it is by its id, and leads to the one that it comes from. */
+function Kind({ message: { scheduleId: id, series } }: { message: Message }) {
+  if (series) return <>This message recurs: <a href={seriesLink(id)}>to its series</a></>;
+  const failed = id.lastIndexOf("!");
+  if (failed > 0) return <>Left for a failure channel by <a href={messageLink(id.slice(0, failed))}>{id.slice(0, failed)}</a></>;
+  const slash = id.indexOf("/");
+  if (slash > 0) return <>An occurrence of <a href={seriesLink(id.slice(0, slash))}>the series {id.slice(0, slash)}</a></>;
+  return <>A message that is sent once</>;
+}
+
+interface ActionsProps {
+  message: Message;
+  again(): void;
+  tell(said: Said): void;
+}
+
+/** Actions are what can be done about a message as it stands. What a series can do is on its page. */
+function Actions({ message, again, tell }: ActionsProps) {
+  const { scheduleId: id, status, version } = message;
+  const scheduleIds = [id];
+  const path = { id };
+  const done = (words: string) => {
+    again();
+    return words;
+  };
+  const change = async (body: Schemas["Change"], version: string) => {
+    const header = { "If-Match": `"${version}"` };
+    const { executionTime } = await answer(api.PATCH("/v1/messages/{id}", { params: { path, header }, body }));
+    return done(`It is due at ${local(executionTime)}.`);
+  };
+  const cancel = async () => {
+    await answer(api.DELETE("/v1/messages/{id}", { params: { path } }));
+    return done("It is cancelled: it is never delivered.");
+  };
+  const redrive = async () => {
+    only(await answer(api.POST("/v1/messages/redrive", { body: { scheduleIds } })));
+    return done("It is pending again, and due now.");
+  };
+  const purge = async () => {
+    only(await answer(api.POST("/v1/messages/purge", { body: { scheduleIds } })));
+    return done("It is deleted, and its id is free.");
+  };
+  const move = (fields: FormData) =>
+    change({ executionTime: new Date(String(fields.get("at"))).toISOString() }, String(fields.get("version")));
+
+  if (status === "PENDING" && !message.series) {
+    return (
+      <>
+        {/[/!]/.test(id) || ( // the API changes neither occurrences nor what was left for a failure channel
+          <>
+            <Act tell={tell} confirm="When is it to be due?" fields={<When message={message} />} run={move}>Move the message</Act>
+            <Act tell={tell} confirm="Send the message now?" run={() => change({ delay: "PT0S" }, version)}>Send the message now</Act>
+          </>
+        )}
+        <Act tell={tell} danger confirm="Cancel the message?" run={cancel}>Cancel the message</Act>
+      </>
+    );
+  }
+  if (status === "DELIVERY_FAILED") {
+    return (
+      <>
+        <Act tell={tell} confirm="Try the message again, as a new one that is due now?" run={redrive}>Redrive the message</Act>
+        <Act tell={tell} danger confirm="Delete the message, with its payload?" run={purge}>Delete the message</Act>
+      </>
+    );
+  }
+  return null;
+}
+
+/** only throws what the API has against the only message of a call. */
+function only(done: Schemas["CancelResults"] | Schemas["JobStarted"]) {
+  const error = "results" in done && done.results[0]?.error;
+  if (error) throw new Refusal(error);
+}
+
+const day = 86_400_000;
+const quick: [name: string, ms: number][] = [["In 5 min", 300_000], ["In 1 h", 3_600_000], ["Tomorrow at this time", day]];
+
+const field = (time: string | number) => local(time).replace(" ", "T");
+
+/** When asks for a time. It keeps the version that was shown when the question came up: of another one nothing is moved. */
+function When({ message }: { message: Message }) {
+  const [version] = useState(message.version);
+  const [at, setAt] = useState(field(message.executionTime));
+  return (
+    <>
+      <input type="hidden" name="version" value={version} />
+      <label>
+        Due, in {zone}
+        <input type="datetime-local" name="at" step={1} required value={at} onInput={(event) => setAt(event.currentTarget.value)} />
+      </label>
+      <div class="row">
+        {quick.map(([name, ms]) => (
+          <button key={name} type="button" class="outline secondary" onClick={() => setAt(field(Date.now() + ms))}>{name}</button>
+        ))}
+      </div>
+    </>
+  );
+}
+
+interface Event {
+  /** at: "" is now. */
+  at: string;
+  name: ComponentChildren;
+  words?: string;
+}
+
+/** life is what is known of a message's life, in order of time. When a client changed it is not known. */
+function life(m: Message): Event[] {
+  const settled = m.deliveredAt ?? m.failedAt ?? m.cancelledAt;
+  const due = settled && m.executionTime > settled ? "It would have been due" : "Due";
+  const events: Event[] = [
+    { at: m.createdAt, name: "Scheduled" },
+    { at: m.executionTime, name: m.series ? "First occurrence" : due },
+  ];
+  for (const attempt of m.attemptLog ?? []) {
+    events.push({ at: attempt.time, name: <><Badge state={attempt.outcome} /> Attempt by {visible(attempt.node)}</>, words: attempt.reason });
+  }
+  if (m.series?.next) events.push({ at: m.series.next, name: "Next occurrence" });
+  if (m.nextAttemptAt && m.attempts > 0) events.push({ at: m.nextAttemptAt, name: "Next attempt" });
+  if (m.parked !== undefined) events.push({ at: "", name: "Waits for its channel", words: m.parked });
+  if (m.expiresAt && (!settled || m.expiresAt <= settled)) events.push({ at: m.expiresAt, name: "Expires: it is not published from then on" });
+  if (m.deliveredAt) events.push({ at: m.deliveredAt, name: m.series ? "Ended" : "Delivered" });
+  if (m.failedAt) events.push({ at: m.failedAt, name: "Failed for good", words: m.lastError });
+  if (m.cancelledAt) events.push({ at: m.cancelledAt, name: "Cancelled" });
+  const time = (event: Event) => (event.at ? Date.parse(event.at) : Date.now());
+  return events.sort((a, b) => time(a) - time(b));
+}
+
+const logMax = 20;
+
+function Life({ message }: { message: Message }) {
+  const log = message.attemptLog ?? [];
+  return (
+    <section class="card">
+      <h2>What became of it</h2>
+      <ol class="timeline">
+        {life(message).map((event, i) => (
+          <li key={i} class={event.at && Date.parse(event.at) > Date.now() ? "ahead" : ""}>
+            <span>{event.name}</span>
+            {event.at && <Time at={event.at} far />}
+            {event.words && <q>{visible(event.words)}</q>}
+          </li>
+        ))}
+      </ol>
+      {log.length >= logMax && <small>Only the latest {logMax} attempts are kept.</small>}
+      {message.possibleDuplicate && <p class="fault">What came of an attempt is not known: the consumer may have the message already.</p>}
+      {message.lastError && !message.failedAt && <p>Last error: <q>{visible(message.lastError)}</q></p>}
+    </section>
+  );
+}
+
+function retryWords({ maxAttempts, minBackoff, maxBackoff, maxParked }: Schemas["Retry"]): string {
+  const words = [
+    maxAttempts && `at most ${maxAttempts} attempts`,
+    minBackoff && `${minBackoff} before the second`,
+    maxBackoff && `at most ${maxBackoff} between two`,
+    maxParked && `at most ${maxParked} while its channel is down`,
+  ];
+  return words.filter(Boolean).join(", ");
+}
+
+function Facts({ message: m }: { message: Message }) {
+  const trace = m.traceparent?.split("-")[1];
+  const facts: [name: string, value: ComponentChildren][] = [
+    ["Channel", <code>{visible(m.channel)}</code>],
+    ["Failure channel", m.failureChannel && <code>{visible(m.failureChannel)}</code>],
+    ["Due", <Time at={m.executionTime} far />],
+    ["Expires", m.expiresAt && <Time at={m.expiresAt} far />],
+    ["Created", <Time at={m.createdAt} far />],
+    ["Attempts", m.attempts],
+    ["Priority", m.priority],
+    ["Labels", m.labels && <LabelLinks labels={m.labels} />],
+    ["Key", m.key !== undefined && <code>{visible(m.key)}</code>],
+    ["Retry", m.retry && retryWords(m.retry)],
+    ["Trace", trace && <span class="row level"><code>{visible(trace)}</code> <Copy text={trace}>Copy the trace id</Copy></span>],
+    ["Trace state", m.tracestate && <code>{visible(m.tracestate)}</code>],
+    ["Bucket", m.bucket],
+    ["Version", <code>{m.version}</code>],
+  ];
+  return (
+    <section class="card">
+      <h2>What it is</h2>
+      <dl class="of-message">
+        {facts.map(([name, value]) => value !== undefined && value !== false && (
+          <div key={name}><dt>{name}</dt><dd>{value}</dd></div>
+        ))}
+      </dl>
+    </section>
+  );
+}
+
+function LabelLinks({ labels }: { labels: string[] }) {
+  return (
+    <ul class="labels">
+      {labels.map((label) => <li key={label}><a href={`/console/messages?label=${encodeURIComponent(label)}`}>{label}</a></li>)}
+    </ul>
+  );
+}
+
+function Headers({ message }: { message: Message }) {
+  const headers = Object.entries(message.headers);
+  if (headers.length === 0) return null;
+  return (
+    <section class="card">
+      <h2>Headers</h2>
+      <table class="headers">
+        <thead><tr><th scope="col">Name</th><th scope="col">Value</th></tr></thead>
+        <tbody>
+          {headers.map(([name, value]) => <tr key={name}><th scope="row">{visible(name)}</th><td>{visible(value)}</td></tr>)}
+        </tbody>
+      </table>
+    </section>
+  );
+}

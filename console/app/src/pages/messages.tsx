@@ -1,0 +1,207 @@
+// Messages: one by its id, or a list of those that pass some filters.
+import { useEffect, useMemo, useReducer, useState } from "preact/hooks";
+import { useLocation } from "preact-iso";
+import { Refusal, type Schemas, answer, api } from "../api";
+import { Field, type Query, TimeField, useQuery } from "../filter";
+import { count, local, visible } from "../format";
+import { Badge, Page, Time } from "../parts";
+import { tenant } from "../session";
+import { type Column, Table } from "../table";
+import { messageLink } from "./message";
+
+/** Row is what the list keeps of a message: there may be many, and payloads are long. */
+interface Row {
+  id: string;
+  channel: string;
+  status: string;
+  due: string;
+  attempts: number;
+  lastError: string;
+  recurs: boolean;
+}
+
+const rowOf = (m: Schemas["Message"]): Row => ({
+  id: m.scheduleId,
+  channel: m.channel,
+  status: m.status,
+  due: m.executionTime,
+  attempts: m.attempts,
+  lastError: m.lastError ?? "",
+  recurs: m.recurrence !== undefined,
+});
+
+const columns: Column<Row>[] = [
+  { name: "Id", value: (m) => m.id, cell: (m) => <a href={messageLink(m.id)} title={m.id}>{m.id}</a> },
+  { name: "Channel", value: (m) => m.channel, cell: (m) => <Cut text={m.channel} /> },
+  { name: "Status", value: (m) => m.status, cell: (m) => <><Badge state={m.status} />{m.recurs && <small> series</small>}</> },
+  { name: "Due", value: (m) => m.due, cell: (m) => <Time at={m.due} far /> },
+  { name: "Attempts", value: (m) => m.attempts, cell: (m) => count(m.attempts), number: true },
+  { name: "Last error", value: (m) => m.lastError, cell: (m) => <Cut text={m.lastError} /> },
+];
+
+/** Cut is a text that may be longer than its cell. */
+function Cut({ text }: { text: string }) {
+  const shown = visible(text);
+  return <span title={shown}>{shown}</span>;
+}
+
+const statuses = ["PENDING", "DELIVERED", "DELIVERY_FAILED", "CANCELLED"] satisfies Schemas["Status"][];
+
+export function Messages() {
+  const by = useQuery();
+  const { status, channel, label, idPrefix, from, to } = by.query;
+  const filter = { status: status as Schemas["Status"] | undefined, channel, label, idPrefix, from, to };
+  const { list, again } = useList(filter);
+  return (
+    <Page title="Messages" fault={list.fault}
+      about="By due time; a series has the place of its first occurrence. What is settled stays until its retention is over.">
+      <ById />
+      <form class="row" aria-label="Filters" onSubmit={(event) => event.preventDefault()}>
+        <Field label="Id begins with" name="idPrefix" by={by} />
+        <Field label="Label" name="label" by={by} />
+        <Field label="Channel" name="channel" placeholder="rabbitmq:orders" by={by} />
+        <StatusField by={by} />
+        <TimeField label="Due from" name="from" by={by} />
+        <TimeField label="Due before" name="to" by={by} />
+        <button type="button" class="outline secondary" onClick={again}>Look again</button>
+      </form>
+      {(list.rows.length > 0 || list.state === "end") && (
+        <Table label="Messages" columns={columns} rows={list.rows} id={(m) => m.id}
+          empty={Object.values(filter).some(Boolean) ? "No message passes these filters." : "There is no message."}
+          onEnd={() => list.state === "more" && void list.more()} />
+      )}
+      <p class="row" role="status">
+        <span>{words(list)}</span>
+        {list.state === "stopped" && <button class="outline" onClick={() => void list.more()}>Look further</button>}
+      </p>
+    </Page>
+  );
+}
+
+/** ById opens the page of a message. */
+function ById() {
+  const { route } = useLocation();
+  const [fault, setFault] = useState("");
+  const find = async (id: string) => {
+    setFault("");
+    try {
+      await answer(api.GET("/v1/messages/{id}", { params: { path: { id } }, parseAs: "text" }));
+      route(messageLink(id));
+    } catch (failed) {
+      const sought = failed instanceof Refusal ? `${visible(id)}: ` : "";
+      setFault(sought + (failed as Error).message);
+    }
+  };
+  return (
+    <form class="row" aria-label="One message" onSubmit={(event) => {
+      event.preventDefault();
+      void find(String(new FormData(event.currentTarget).get("id")).trim());
+    }}>
+      <label>
+        Id of a message
+        <input type="search" name="id" required maxLength={174} spellcheck={false} />
+      </label>
+      <button class="outline">Open</button>
+      <output class={fault && "fault"} role="status">{fault}</output>
+    </form>
+  );
+}
+
+function StatusField({ by }: { by: Query }) {
+  return (
+    <label>
+      Status
+      <select name="status" value={by.query.status ?? ""} onChange={(event) => by.set({ status: event.currentTarget.value })}>
+        <option value="">any</option>
+        {statuses.map((status) => <option key={status}>{status}</option>)}
+      </select>
+    </label>
+  );
+}
+
+type Filter = Partial<Record<"channel" | "label" | "idPrefix" | "from" | "to", string>> & { status?: Schemas["Status"] };
+
+// After so many pages in a row without a message somebody is asked whether to look further: each may take the node a
+// look at 10,000 messages.
+const emptyPages = 5;
+
+/** List is what was read of a list so far. Pages are added to its rows, which are not copied: there may be many. */
+class List {
+  readonly rows: Row[] = [];
+  /** stopped: there is more, but somebody must ask for it. */
+  state: "looking" | "more" | "stopped" | "end" = "more";
+  fault?: Error;
+  cursor?: string;
+  private readonly stop = new AbortController();
+
+  constructor(private readonly filter: Filter, private readonly changed: () => void) {}
+
+  /** more reads until there are more messages, for a few pages. */
+  async more() {
+    this.state = "looking";
+    this.fault = undefined;
+    this.changed();
+    try {
+      this.state = await this.read();
+    } catch (fault) {
+      if (this.stop.signal.aborted) return;
+      this.fault = fault as Error;
+      this.state = "stopped";
+    }
+    this.changed();
+  }
+
+  private async read() {
+    for (let page = 0; page < emptyPages; page++) {
+      const query = { ...this.filter, limit: this.rows.length === 0 ? 100 : 1000, cursor: this.cursor };
+      const { messages, nextCursor } = await answer(api.GET("/v1/messages", { params: { query }, signal: this.stop.signal }));
+      for (const message of messages) this.rows.push(rowOf(message));
+      this.cursor = nextCursor;
+      if (!nextCursor) return "end";
+      if (messages.length > 0) return "more";
+    }
+    return "stopped";
+  }
+
+  end() {
+    this.stop.abort();
+  }
+}
+
+/** useList begins a list of the messages that pass a filter, and again when the filter changes. */
+function useList(filter: Filter) {
+  const [, redraw] = useReducer((n: number) => n + 1, 0);
+  const [round, again] = useReducer((n: number) => n + 1, 0);
+  const list = useMemo(() => new List(filter, () => redraw(0)), [...Object.values(filter), tenant.value, round]);
+  useEffect(() => {
+    void list.more();
+    return () => list.end();
+  }, [list]);
+  return { list, again: () => again(0) };
+}
+
+/** words say how far a list has come. */
+function words(list: List): string {
+  const shown = list.rows.length === 1 ? "1 message" : `${count(list.rows.length)} messages`;
+  if (list.state === "end") return list.rows.length > 0 ? `${shown}: these are all.` : "";
+  if (list.state === "looking") return list.rows.length > 0 ? `${shown}. Looking for more …` : "Looking …";
+  if (list.state === "more") return `${shown}. More follow: scroll to the end of the table.`;
+  const to = list.cursor && lookedTo(list.cursor);
+  return `${shown} so far.${to ? ` Looked at what is due until ${local(to)}.` : ""}`;
+}
+
+/**
+ * lookedTo returns the due time after which a list goes on, in ms since 1970. The node that serves this page made the
+ * cursor: after a version byte and a tag of 8 bytes, the time is a varint. Of another version it is not known.
+ */
+export function lookedTo(cursor: string): number | undefined {
+  const bytes = atob(cursor.replaceAll("-", "+").replaceAll("_", "/"));
+  if (bytes.charCodeAt(0) !== 1) return undefined;
+  let time = 0;
+  for (let i = 9, scale = 1; i < bytes.length; i++, scale *= 128) {
+    const byte = bytes.charCodeAt(i);
+    time += (byte % 128) * scale;
+    if (byte < 128) return time;
+  }
+  return undefined;
+}
