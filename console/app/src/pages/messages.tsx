@@ -145,7 +145,7 @@ class List {
       this.state = await this.read();
     } catch (fault) {
       if (this.stop.signal.aborted) return;
-      this.fault = fault as Error;
+      if (fault instanceof Refusal) this.fault = fault; // the frame says so if there is no answer
       this.state = "stopped";
     }
     this.changed();
@@ -194,7 +194,7 @@ function words(list: List): string {
  * lookedTo returns the due time after which a list goes on, in ms since 1970. The node that serves this page made the
  * cursor: after a version byte and a tag of 8 bytes, the time is a varint. Of another version it is not known.
  */
-export function lookedTo(cursor: string): number | undefined {
+function lookedTo(cursor: string): number | undefined {
   const bytes = atob(cursor.replaceAll("-", "+").replaceAll("_", "/"));
   if (bytes.charCodeAt(0) !== 1) return undefined;
   let time = 0;
