@@ -20,16 +20,23 @@ type Jobs interface {
 
 // filterBody selects messages as the parameters of a list do.
 type filterBody struct {
-	Label    notNull[string] `json:"label"`
-	IDPrefix notNull[string] `json:"idPrefix"`
-	Channel  notNull[string] `json:"channel"`
-	From     notNull[string] `json:"from"`
-	To       notNull[string] `json:"to"`
+	Label     notNull[string] `json:"label"`
+	IDPrefix  notNull[string] `json:"idPrefix"`
+	Channel   notNull[string] `json:"channel"`
+	From      notNull[string] `json:"from"`
+	To        notNull[string] `json:"to"`
+	LastError notNull[string] `json:"lastError"`
 }
 
-// check turns a body into a filter.
-func (b *filterBody) check() (f store.JobFilter, p *Problem) {
+// check turns a body into the filter of a job of that kind.
+func (b *filterBody) check(kind store.JobKind) (f store.JobFilter, p *Problem) {
 	var err error
+	if b.LastError.given {
+		f.LastError = b.LastError.value
+		if err := checkLastError(f.LastError, kind); err != nil {
+			return f, fieldProblem("/filter/lastError", err)
+		}
+	}
 	if b.Label.given {
 		f.Label = b.Label.value
 		if err := postdate.CheckLabel(f.Label); err != nil {
@@ -70,9 +77,24 @@ func (b *filterBody) check() (f store.JobFilter, p *Problem) {
 	return f, nil
 }
 
+// checkLastError returns an error unless a job of that kind can select by this error.
+func checkLastError(text string, kind store.JobKind) error {
+	switch {
+	case kind == store.JobCancel:
+		return invalid("lastError selects what failed, and a cancel is for what is pending: leave it out, or redrive or " +
+			"purge with it")
+	case text == "":
+		return invalid("lastError is empty: give the whole lastError of the messages, or leave it out")
+	case len(text) > postdate.LastErrorBytesMax:
+		return invalid("lastError has %s, and that of a message has at most %d: give it as the message has it",
+			countOf(len(text), "byte"), postdate.LastErrorBytesMax)
+	}
+	return nil
+}
+
 // startJob makes a job of a call with a filter. It goes on after the answer, whatever becomes of this node.
 func (s *Server) startJob(ctx *fasthttp.RequestCtx, kind store.JobKind, body *filterBody) *Problem {
-	filter, p := body.check()
+	filter, p := body.check(kind)
 	if p != nil {
 		return p
 	}
@@ -143,6 +165,9 @@ func appendJob(b []byte, j *store.Job) []byte {
 	}
 	if j.Filter.To != 0 {
 		b = appendTime(b, "to", j.Filter.To)
+	}
+	if j.Filter.LastError != "" {
+		b = appendMember(b, "lastError", j.Filter.LastError)
 	}
 	if len(b) > from { // without the first comma
 		b = append(b[:from], b[from+1:]...)

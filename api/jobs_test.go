@@ -3,6 +3,8 @@ package api
 import (
 	"strings"
 	"testing"
+
+	"github.com/postdate/postdate"
 )
 
 // A cancel with a filter starts a job, of which GET tells how far it has come.
@@ -36,6 +38,28 @@ func TestCancelByAFilter(t *testing.T) {
 		t.Errorf("in the end it is %s", got.body)
 	}
 	r.send("POST", "/v1/messages/cancel", `{"filter":{"label":"b"}}`).is(202)
+}
+
+// A redrive and a purge take the error of what failed, whatever is in it. A cancel does not.
+func TestFilterByLastError(t *testing.T) {
+	r := newRig(t)
+	longest := strings.Repeat("ü", postdate.LastErrorBytesMax/2)
+	for _, call := range []string{"redrive", "purge"} {
+		for _, words := range []string{`no \"route\"\u0000\n`, longest} {
+			a := r.send("POST", "/v1/messages/"+call, `{"filter":{"channel":"inbox:test","lastError":"`+words+`"}}`)
+			a.is(202)
+			if got := r.send("GET", a.header.Get("Location"), ""); !strings.Contains(got.body, `"kind":"`+call+`","filter":{"channel":"inbox:test","lastError":"`+words+`"},"state"`) {
+				t.Errorf("the job is %s", got.body)
+			}
+		}
+		for filter, words := range map[string]string{`{"lastError":""}`: "is empty: give the whole", `{"lastError":null}`: "lastError", `{"lastError":"x` + longest + `"}`: "513 bytes",
+			`{"label":"a","lastErrors":"x"}`: "lastError"} {
+			if a := r.send("POST", "/v1/messages/"+call, `{"filter":`+filter+`}`); a.status != 400 || !strings.Contains(a.body, words) || !strings.Contains(a.body, `"pointer":"/filter/lastError`) {
+				t.Errorf("%s is answered %d %s", filter, a.status, a.body)
+			}
+		}
+	}
+	r.send("POST", "/v1/messages/cancel", `{"filter":{"channel":"inbox:test","lastError":"down"}}`).problem(400, InvalidField, `"pointer":"/filter/lastError"`, "a cancel is for what is pending")
 }
 
 func TestFiltersThatAreRefused(t *testing.T) {

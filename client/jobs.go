@@ -11,11 +11,12 @@ import (
 // JobFilter selects messages for a job: those that pass all of its fields. A zero field lets every message pass, so
 // check what you fill in: an empty Label selects messages with any label and with none.
 type JobFilter struct {
-	Label    string    `json:"label,omitempty"`
-	IDPrefix string    `json:"idPrefix,omitempty"`
-	Channel  string    `json:"channel,omitempty"`
-	From     time.Time `json:"from,omitzero"` // execution time at least this
-	To       time.Time `json:"to,omitzero"`   // execution time below this
+	Label     string    `json:"label,omitempty"`
+	IDPrefix  string    `json:"idPrefix,omitempty"`
+	Channel   string    `json:"channel,omitempty"`
+	From      time.Time `json:"from,omitzero"`       // execution time at least this
+	To        time.Time `json:"to,omitzero"`         // execution time below this
+	LastError string    `json:"lastError,omitempty"` // the whole of it; not for CancelWhere
 }
 
 // Job is how far a call with a filter has come.

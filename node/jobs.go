@@ -55,6 +55,7 @@ func (r *jobs) page(ctx context.Context, j *store.Job) (more bool) {
 	if err != nil {
 		next = j.Held(err)
 	} else {
+		page.Records = j.Selected(page.Records)
 		next, again = j.Next(&page, r.change(pageCtx, j, page.Records), r.now())
 	}
 	if again != nil && postdate.KindOf(again) != postdate.KindLimited {

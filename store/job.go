@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/postdate/postdate"
@@ -66,16 +67,17 @@ func (k JobKind) Valid() bool { return k != 0 && int(k) < len(jobKinds) }
 
 // JobFilter selects messages as [ListQuery] does. Zero fields select all.
 type JobFilter struct {
-	Label    string
-	Channel  postdate.Channel
-	IDPrefix string
-	From, To postdate.Time
+	Label     string
+	Channel   postdate.Channel
+	IDPrefix  string
+	From, To  postdate.Time
+	LastError string // of what failed: the whole of it
 }
 
 // jobPage is how many messages a job changes at a time.
 const jobPage = 1_000
 
-// Query asks for the page of messages that the job comes to next.
+// Query asks for the page of messages that the job comes to next. It is for those that [Job.Selected] leaves of it.
 func (j *Job) Query() ListQuery {
 	status := postdate.Pending
 	if j.Kind != JobCancel {
@@ -88,7 +90,15 @@ func (j *Job) Query() ListQuery {
 	}
 }
 
-// Next is the job after a page, of which errs says what became of each message. What is not done yet and can be is
+// Selected is what of a page's messages the job is for.
+func (j *Job) Selected(records []postdate.Record) []postdate.Record {
+	if j.Filter.LastError == "" {
+		return records
+	}
+	return slices.DeleteFunc(records, func(r postdate.Record) bool { return r.LastError != j.Filter.LastError })
+}
+
+// Next is the job after a page of what is selected, of which errs says what became of each message. What is not done yet and can be is
 // tried again: the job goes on before the first such message. Then again is its error.
 func (j *Job) Next(page *ListPage, errs []error, now postdate.Time) (next Job, again error) {
 	next = *j

@@ -51,13 +51,14 @@ func shownJob(j *client.Job) string {
 
 // jobFlags are the flags of a command that works on what a filter selects.
 type jobFlags struct {
-	label, idPrefix, channel, from, to string
-	noWait                             bool
-	given                              func(flag string) bool
+	label, idPrefix, channel, from, to, lastError string
+
+	noWait bool
+	given  func(flag string) bool
 }
 
 // filterFlags are those that select messages.
-var filterFlags = []string{"label", "id-prefix", "channel", "from", "to"}
+var filterFlags = []string{"label", "id-prefix", "channel", "from", "to", "last-error"}
 
 func (f *jobFlags) register(flags *pflag.FlagSet) {
 	f.given = flags.Changed
@@ -75,12 +76,12 @@ func (f *jobFlags) any() bool { return slices.ContainsFunc(filterFlags, f.given)
 // filter refuses a flag that is given but empty: a script's variable was not set, and without that flag the filter
 // would select more than is meant.
 func (f *jobFlags) filter() (client.JobFilter, error) {
-	for i, value := range []string{f.label, f.idPrefix, f.channel, f.from, f.to} {
+	for i, value := range []string{f.label, f.idPrefix, f.channel, f.from, f.to, f.lastError} {
 		if value == "" && f.given(filterFlags[i]) {
 			return client.JobFilter{}, usagef("--%s is empty: give it a value", filterFlags[i])
 		}
 	}
-	to := client.JobFilter{Label: f.label, IDPrefix: f.idPrefix, Channel: f.channel}
+	to := client.JobFilter{Label: f.label, IDPrefix: f.idPrefix, Channel: f.channel, LastError: f.lastError}
 	if f.from != "" {
 		at, err := postdate.ParseTime(f.from)
 		if err != nil {

@@ -200,6 +200,7 @@ func newFailed(p process, cmd *cobra.Command, done string,
 With a filter in place of ids, the server does that in a job, which goes on if this
 command is ended.`
 	where.register(cmd.Flags())
+	cmd.Flags().StringVar(&where.lastError, "last-error", "", "those whose last error is exactly this")
 	cmd.Flags().BoolVar(&all, "all", false, "all that failed, in place of ids or a filter")
 	c.withJSON(cmd, "print the server's answers, one a line; with a filter, how the job ended")
 	return c.bind(cmd, func(cmd *cobra.Command, cl *client.Client, ids []string) error {
@@ -264,7 +265,8 @@ func newRedrive(p process) *cobra.Command {
 		Long: `Try messages again whose delivery failed: each is due now, and its attempts begin
 anew. If an earlier attempt may have arrived, the consumer is told so.`,
 		Example: `  postdate redrive order-42
-  postdate redrive --channel rabbitmq:orders`,
+  postdate redrive --channel rabbitmq:orders
+  postdate redrive --last-error "the server is shutting down"`,
 	}, "redriven", (*client.Client).Redrive, (*client.Client).RedriveWhere)
 }
 

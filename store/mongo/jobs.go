@@ -2,6 +2,7 @@ package mongo
 
 import (
 	"context"
+	"slices"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	driver "go.mongodb.org/mongo-driver/v2/mongo"
@@ -13,8 +14,8 @@ import (
 
 // job is a store.Job, in the collection jobs.
 type job struct {
-	ID        string        `bson:"_id"` // as that of a message
-	Bucket    int           `bson:"bucket"`
+	ID        string        `bson:"_id"`            // as that of a message
+	Bucket    int           `bson:"bucket"`         // see placeOf
 	Open      string        `bson:"open,omitempty"` // the tenant, while the job has not ended
 	Version   int64         `bson:"version"`
 	Kind      int           `bson:"kind"`
@@ -29,7 +30,21 @@ type job struct {
 	Done      int64         `bson:"done"`
 	Failed    int64         `bson:"failed"`
 	LastError string        `bson:"lastError,omitempty"`
+
+	FilterError string `bson:"filterError,omitempty"` // the filter's LastError
 }
+
+// placeOf is the bucket in which a job is stored. While one whose filter has a LastError is open, that is a number
+// that no node of an earlier version looks for: such a node would change messages with other errors too.
+func placeOf(j *store.Job) int {
+	if j.Filter.LastError != "" && j.EndedAt == 0 {
+		return hiddenPlace(j.Key.Bucket)
+	}
+	return j.Key.Bucket
+}
+
+// hiddenPlace is another place of a bucket's jobs, and the other way round.
+func hiddenPlace(bucket int) int { return -1 - bucket }
 
 // jobPlace is a store.ListPosition.
 type jobPlace struct {
@@ -40,10 +55,11 @@ type jobPlace struct {
 
 func jobOf(j *store.Job) *job {
 	d := &job{
-		ID: idOf(j.Key), Bucket: j.Key.Bucket, Version: int64(j.Version), Kind: int(j.Kind),
+		ID: idOf(j.Key), Bucket: placeOf(j), Version: int64(j.Version), Kind: int(j.Kind),
 		Label: j.Filter.Label, Channel: string(j.Filter.Channel), IDPrefix: j.Filter.IDPrefix,
 		From: j.Filter.From, To: j.Filter.To, CreatedAt: j.CreatedAt, EndedAt: j.EndedAt,
 		After: (*jobPlace)(j.After), Done: j.Done, Failed: j.Failed, LastError: j.LastError,
+		FilterError: j.Filter.LastError,
 	}
 	if j.EndedAt == 0 {
 		d.Open = j.Key.Tenant
@@ -52,10 +68,15 @@ func jobOf(j *store.Job) *job {
 }
 
 func (d *job) job() store.Job {
+	b := d.Bucket
+	if b < 0 {
+		b = hiddenPlace(b)
+	}
 	return store.Job{
-		Key: keyOf(d.Bucket, d.ID), Version: uint64(d.Version), Kind: store.JobKind(d.Kind),
+		Key: keyOf(b, d.ID), Version: uint64(d.Version), Kind: store.JobKind(d.Kind),
 		Filter: store.JobFilter{
 			Label: d.Label, Channel: postdate.Channel(d.Channel), IDPrefix: d.IDPrefix, From: d.From, To: d.To,
+			LastError: d.FilterError,
 		},
 		CreatedAt: d.CreatedAt, EndedAt: d.EndedAt, After: (*store.ListPosition)(d.After), Done: d.Done,
 		Failed: d.Failed, LastError: d.LastError,
@@ -125,9 +146,13 @@ func (s *Store) OpenJobs(ctx context.Context, buckets []int) (open []store.Job, 
 	if len(buckets) == 0 {
 		return nil, nil
 	}
+	places := slices.Clone(buckets)
+	for _, b := range buckets {
+		places = append(places, hiddenPlace(b))
+	}
 	var all []job
 	err = s.within(ctx, func(ctx context.Context) (err error) {
-		all, err = s.findJobs(ctx, doc("open", doc("$exists", true), "bucket", anyOf(buckets)),
+		all, err = s.findJobs(ctx, doc("open", doc("$exists", true), "bucket", anyOf(places)),
 			options.Find().SetHint(indexOpen))
 		return err
 	})

@@ -136,10 +136,21 @@ func (s *Store) expireJobs(ctx context.Context, e *store.Expiry) error {
 	return s.underAll(ctx, len(old), func(i int) (int, int) { return old[i].key.Bucket, 0 }, decide)
 }
 
+// layoutJobError is the layout of a job whose filter has a LastError. Who does not know it must not take the job for
+// one without.
+const layoutJobError = 2
+
 func appendJob(b []byte, j *store.Job) []byte {
-	b = append(b, layout, byte(j.Kind))
+	form := byte(layout)
+	if j.Filter.LastError != "" {
+		form = layoutJobError
+	}
+	b = append(b, form, byte(j.Kind))
 	b = binary.AppendUvarint(b, j.Version)
 	b = appendText(appendText(appendText(b, j.Filter.Label), string(j.Filter.Channel)), j.Filter.IDPrefix)
+	if form == layoutJobError {
+		b = appendText(b, j.Filter.LastError)
+	}
 	b = appendTimes(b, j.Filter.From, j.Filter.To, j.CreatedAt, j.EndedAt)
 	b = binary.AppendVarint(binary.AppendVarint(b, j.Done), j.Failed)
 	b = appendText(b, j.LastError)
@@ -152,14 +163,17 @@ func appendJob(b []byte, j *store.Job) []byte {
 
 func readJob(v []byte, key postdate.Key) (store.Job, error) {
 	r := reader{rest: v}
-	r.layout()
+	form := r.byte()
 	j := store.Job{Key: key, Kind: store.JobKind(r.byte()), Version: r.uvarint()}
 	j.Filter.Label, j.Filter.Channel, j.Filter.IDPrefix = r.text(), postdate.Channel(r.text()), r.text()
+	if form == layoutJobError {
+		j.Filter.LastError = r.text()
+	}
 	j.Filter.From, j.Filter.To, j.CreatedAt, j.EndedAt = r.time(), r.time(), r.time(), r.time()
 	j.Done, j.Failed, j.LastError = r.varint(), r.varint(), r.text()
 	if len(r.rest) > 0 {
 		j.After = &store.ListPosition{ExecutionTime: r.time(), Bucket: int(r.varint()), ScheduleID: r.text()}
 	}
-	r.failed = r.failed || !j.Kind.Valid()
+	r.failed = r.failed || !j.Kind.Valid() || form != layout && (form != layoutJobError || j.Filter.LastError == "")
 	return j, r.end()
 }

@@ -66,6 +66,7 @@ func jobs() []check {
 		}},
 		{"those of given buckets that have not ended are found", openJobs},
 		{"a tenant has a bounded number that have not ended", jobsMax},
+		{"one that selects by an error opens, goes on, ends and expires as others do", jobsByError},
 		{"of many that set it at once one succeeds", jobsAtOnce},
 		{"one that ended before the time is forgotten, and nothing else", expireJobs},
 	}
@@ -79,8 +80,9 @@ func jobsReadBack(x *trial) {
 	x.wantNoJob(postdate.Key{Bucket: home, Tenant: tenant, ScheduleID: "b"})
 	whole := store.Job{
 		Key: postdate.Key{Bucket: abroad, Tenant: tenant, ScheduleID: "whole"}, Version: 1,
-		Kind:      store.JobPurge,
-		Filter:    store.JobFilter{Label: "run-7", Channel: "inbox:ü", IDPrefix: "order-", From: t0, To: t0 + 9},
+		Kind: store.JobPurge,
+		Filter: store.JobFilter{Label: "run-7", Channel: "inbox:ü", IDPrefix: "order-", From: t0, To: t0 + 9,
+			LastError: "no route"},
 		CreatedAt: t0 + 3,
 	}
 	x.createJob(whole)
@@ -162,6 +164,37 @@ func openJobs(x *trial) {
 	here.Version, here.EndedAt = 3, t0+1
 	x.setJob(here, true)
 	x.wantOpen(x.everywhere(), there, other)
+}
+
+func jobsByError(x *trial) {
+	j, other := x.job(home, tenant, "a"), x.job(home, tenant, "b")
+	j.Filter.LastError, other.Filter.LastError = "no \x00route »ü«", "no route"
+	for _, j := range []store.Job{j, other} {
+		x.createJob(j)
+		x.createJob(j) // it is there
+	}
+	for version := range uint64(3) {
+		x.wantJob(j)
+		x.wantOpen([]int{home}, j, other)
+		x.wantOpen([]int{abroad})
+		j.Version, j.Done, j.After = version+2, 3, &store.ListPosition{ExecutionTime: t0, ScheduleID: "z"}
+		x.setJob(j, true)
+	}
+	for i := range postdate.JobsMax - 2 {
+		x.createJob(x.job(home, tenant, fmt.Sprint("job-", i)))
+	}
+	x.wantKind(x.store.CreateJob(x.ctx, x.job(home, tenant, "more")), postdate.KindLimited)
+	j.Version, j.EndedAt = j.Version+1, t0
+	x.setJob(j, true)
+	x.wantJob(j)
+	x.createJob(x.job(home, tenant, "more"))
+	e := store.Expiry{Buckets: []int{abroad}, SettledBefore: t0 + 1, DeliveredBefore: postdate.LatestTime, Limit: plenty}
+	x.expireIn(e, 0)
+	x.wantJob(j)
+	e.Buckets = []int{home}
+	x.expireIn(e, 0)
+	x.wantNoJob(j.Key)
+	x.wantJob(other)
 }
 
 func jobsMax(x *trial) {

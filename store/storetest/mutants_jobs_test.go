@@ -23,6 +23,7 @@ type (
 	jobsStayOpen      struct{ *Mem }
 	jobsForgetAfter   struct{ *Mem }
 	jobsForgetTo      struct{ *Mem }
+	jobsForgetError   struct{ *Mem }
 	jobsStay          struct{ *Mem }
 	jobsGoEarly       struct{ *Mem }
 	jobsGoEverywhere  struct{ *Mem }
@@ -140,6 +141,11 @@ func (s jobsForgetAfter) SetJob(ctx context.Context, job store.Job) (bool, error
 
 func (s jobsForgetTo) CreateJob(ctx context.Context, job store.Job) error {
 	job.Filter.To = 0
+	return s.Mem.CreateJob(ctx, job)
+}
+
+func (s jobsForgetError) CreateJob(ctx context.Context, job store.Job) error {
+	job.Filter.LastError = ""
 	return s.Mem.CreateJob(ctx, job)
 }
 

@@ -148,6 +148,7 @@ var plantedBugs = []plantedBug{
 	{"jobs", func(m *Mem) store.Store { return jobsStayOpen{m} }},
 	{"jobs", func(m *Mem) store.Store { return jobsForgetAfter{m} }},
 	{"jobs", func(m *Mem) store.Store { return jobsForgetTo{m} }},
+	{"jobs", func(m *Mem) store.Store { return jobsForgetError{m} }},
 	{"jobs", func(m *Mem) store.Store { return jobsStay{m} }},
 	{"jobs", func(m *Mem) store.Store { return jobsGoEarly{m} }},
 	{"jobs", func(m *Mem) store.Store { return jobsGoEverywhere{m} }},
