@@ -1083,6 +1083,8 @@ export interface components {
              * @description Execution time below this.
              */
             to?: string;
+            /** @description Of what failed: exactly this lastError, as a group of failures has it. Only for redrive and purge. */
+            lastError?: string;
         };
         JobStarted: {
             jobId: string;

@@ -316,6 +316,10 @@ class JobFilter(Model):
     """
     Execution time below this.
     """
+    last_error: str | None = None
+    """
+    Of what failed: exactly this lastError, as a group of failures has it. Only for redrive and purge.
+    """
 
 
 class JobStarted(Model):
