@@ -352,11 +352,12 @@ test("A message is found, opened and moved without a mouse", async ({ node, page
   const move = page.getByRole("button", { name: "Move the message" });
   await tabTo(move);
   await page.keyboard.press("Enter");
+  const dialog = page.getByRole("dialog");
+  await expect(dialog).toBeVisible();
   await page.keyboard.press("Escape");
-  await expect(page.getByRole("dialog")).toHaveCount(0);
+  await expect(dialog).toHaveCount(0);
   await expect(move).toBeFocused();
   await page.keyboard.press("Enter");
-  const dialog = page.getByRole("dialog");
   await tabTo(dialog.getByRole("button", { name: "In 1 h" }));
   await page.keyboard.press("Space");
   await tabTo(dialog.getByRole("button", { name: "Move the message" }));
