@@ -84,8 +84,8 @@ func (f failureGroups) add(r *postdate.Record) {
 // largest are the groups in the order of their sizes.
 func (f failureGroups) largest() []*failureGroup {
 	return slices.SortedFunc(maps.Values(f), func(a, b *failureGroup) int {
-		return cmp.Or(b.count-a.count, cmp.Compare(b.last, a.last), strings.Compare(string(a.channel), string(b.channel)),
-			strings.Compare(a.lastError, b.lastError))
+		return cmp.Or(b.count-a.count, cmp.Compare(b.last, a.last),
+			strings.Compare(string(a.channel), string(b.channel)), strings.Compare(a.lastError, b.lastError))
 	})
 }
 

@@ -98,8 +98,8 @@ func (j *Job) Selected(records []postdate.Record) []postdate.Record {
 	return slices.DeleteFunc(records, func(r postdate.Record) bool { return r.LastError != j.Filter.LastError })
 }
 
-// Next is the job after a page of what is selected, of which errs says what became of each message. What is not done yet and can be is
-// tried again: the job goes on before the first such message. Then again is its error.
+// Next is the job after a page of what is selected, of which errs says what became of each message. What is not done
+// yet and can be is tried again: the job goes on before the first such message. Then again is its error.
 func (j *Job) Next(page *ListPage, errs []error, now postdate.Time) (next Job, again error) {
 	next = *j
 	next.Version++

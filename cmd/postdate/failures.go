@@ -54,7 +54,8 @@ func printFailures(cmd *cobra.Command, f *client.Failures) error {
 	for i := range f.Groups {
 		g := &f.Groups[i]
 		looked = looked && g.Exact
-		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%q\n", g.Count, g.Channel, shownTime(g.LastFailedAt), g.Example, g.LastError)
+		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%q\n",
+			g.Count, g.Channel, shownTime(g.LastFailedAt), g.Example, g.LastError)
 	}
 	if err := table.Flush(); err != nil {
 		return err

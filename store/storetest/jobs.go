@@ -188,7 +188,8 @@ func jobsByError(x *trial) {
 	x.setJob(j, true)
 	x.wantJob(j)
 	x.createJob(x.job(home, tenant, "more"))
-	e := store.Expiry{Buckets: []int{abroad}, SettledBefore: t0 + 1, DeliveredBefore: postdate.LatestTime, Limit: plenty}
+	e := store.Expiry{Buckets: []int{abroad}, SettledBefore: t0 + 1, DeliveredBefore: postdate.LatestTime,
+		Limit: plenty}
 	x.expireIn(e, 0)
 	x.wantJob(j)
 	e.Buckets = []int{home}
