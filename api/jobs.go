@@ -81,7 +81,7 @@ func (b *filterBody) check(kind store.JobKind) (f store.JobFilter, p *Problem) {
 func checkLastError(text string, kind store.JobKind) error {
 	switch {
 	case kind == store.JobCancel:
-		return invalid("lastError selects what failed, and a cancel is for what is pending: leave it out, or "+
+		return invalid("lastError selects what failed, and a cancel is for what is pending: leave it out, or " +
 			"redrive or purge with it")
 	case text == "":
 		return invalid("lastError is empty: give the whole lastError of the messages, or leave it out")

@@ -312,8 +312,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Show the channels of which this node knows something
-         * @description Those with messages in hand or parked, or of which something is set. Another node may see others.
+         * Show the channels of the cluster
+         * @description The tenant's channels that have messages in the memory of a node, or parked, or of which something is set. Channels that are at rest and have no settings are not listed, although messages may be pending for them: the store counts what is pending by tenant, not by channel. GET /v1/upcoming shows which channels have most due. The node asks all others, and adds up what they answer; nodes that do not answer within half a second are in missing. Settings may be two seconds old. A page can be shorter than limit: there are more pages as long as there is a nextCursor.
          */
         get: operations["listChannels"];
         put?: never;
@@ -357,9 +357,29 @@ export interface paths {
         };
         /**
          * Show what the cluster did in the last ten minutes
-         * @description What all nodes that can be reached counted: rates, lateness and what is overdue. A key with the scope admin, or of the tenant default, sees the figures of all tenants together; with the header Postdate-Tenant, and with any other key, they are those of one tenant. The figures are those of the nodes' metrics. They may be half a second old.
+         * @description What all nodes that can be reached counted: rates, lateness and what is overdue. A key with the scope admin, or of the tenant default, sees the figures of all tenants together; with the header Postdate-Tenant, and with any other key, they are those of one tenant. overdueMs, inHand and channelsDown are known for all tenants together only. The figures are those of the nodes' metrics. They may be half a second old.
          */
         get: operations["getStats"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/whoami": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Say what the caller's key or token is for
+         * @description Any key or token does, whatever its scopes.
+         */
+        get: operations["whoAmI"];
         put?: never;
         post?: never;
         delete?: never;
@@ -1149,21 +1169,33 @@ export interface components {
             paused: boolean;
             maxPerSecond: number;
             maxInFlight: number;
-            /** @enum {string} */
+            /**
+             * @description paused: an operator paused it. down: at least one node finds that it takes no messages at present; others may still deliver to it. up: neither, or no node has tried it lately.
+             * @enum {string}
+             */
             state: "up" | "down" | "paused";
-            /** @description Messages in the node's memory. */
+            /** @description Messages in the memory of the nodes, together. */
             inHand: number;
             /** @description Of these, at the broker. */
             inFlight: number;
-            /** @description Messages wait in the store for the channel to come back. */
+            /** @description Messages wait in the store for the channel to come back, on at least one node. */
             parked: boolean;
-            /** @description The broker's last words that were no confirm. */
+            /** @description The broker's latest words that were no confirm, of those that nodes still know: a node forgets them when it has no more messages of the channel. Absent: none. */
             lastError?: string;
+            /**
+             * Format: date-time
+             * @description When that was. Given with lastError.
+             */
+            lastErrorAt?: string;
+            /** @description The node that got it. Given with lastError. */
+            lastErrorNode?: string;
             /** @description Absent: none is set. */
             failureChannel?: string;
         };
         ChannelList: {
             channels: components["schemas"]["Channel"][];
+            /** @description Nodes that did not answer. What only they know is missing. */
+            missing: string[];
             /** @description Absent on the last page. */
             nextCursor?: string;
         };
@@ -1186,6 +1218,25 @@ export interface components {
          * @enum {string}
          */
         Scope: "sched:r" | "sched:w" | "channels:w" | "ops:r" | "admin";
+        Caller: {
+            /** @description False: this node asks nobody for a key, and everybody may do everything. */
+            asked: boolean;
+            /** @description The tenant whose messages, inboxes and channels the caller's are: that of its key or token or, with the scope admin, the one that the header Postdate-Tenant names. */
+            tenant: string;
+            /** @description All that the caller has, also those that admin stands for. */
+            scopes: components["schemas"]["Scope"][];
+            /** @description Patterns of the channels that it may use. Empty: all. */
+            channels: string[];
+            /** @description The id of its API key; admin-key: it is the operator's own. Absent if it has none. */
+            keyId?: string;
+            /** @description The user whose token it has, at most the first 100 bytes of the claim sub. Absent if it has none. */
+            subject?: string;
+            /**
+             * Format: date-time
+             * @description When its key or token ends. Absent: not at a known time.
+             */
+            expiresAt?: string;
+        };
         Key: {
             id: string;
             tenant: string;
@@ -1258,17 +1309,17 @@ export interface components {
             node: string;
             address: string;
             state: string;
-            /** @description By how many milliseconds the node's clock is ahead of the store's; negative: it is behind. It is the least that a renewal of the lease in the last minute showed, and at most the duration of that renewal too much. Absent if the node does not answer, or its store serves one node only. */
+            /** @description By how many milliseconds the node's clock is ahead of the store's clock; negative: it is behind. The node measures it whenever it renews its lease, and shows the smallest value of the last minute, which exceeds the true one by no more than that renewal took. Absent if the node does not answer, or its store serves one node only. */
             clockOffsetMs?: number;
             lease?: components["schemas"]["Lease"];
         };
-        /** @description With it the node shows others that it is alive: they take its buckets when it has not been renewed for as long as it lasts. Absent if the node does not answer, or its store serves one node only. */
+        /** @description A record in the store that a node renews while it is alive. A lease that is not renewed for lastsMs ends: then the other nodes take the node's buckets. Absent if the node does not answer, or its store serves one node only. */
         Lease: {
-            /** @description Names the lease of one run of the node. */
+            /** @description The name of the lease: the node's name, and an id of its own for each start of the node. */
             id: string;
-            /** @description How long it lasts from a renewal on, in milliseconds. */
+            /** @description How many milliseconds after a renewal the lease ends. */
             lastsMs: number;
-            /** @description How long it lasts still, in milliseconds; 0: it has ended. */
+            /** @description How many milliseconds are left until the lease ends, unless it is renewed; 0: it has ended. */
             leftMs: number;
         };
         Stats: {
@@ -1280,23 +1331,23 @@ export interface components {
             nodes: string[];
             /** @description Nodes that did not answer. What they counted is missing from all figures. */
             missing: string[];
-            /** @description False: on some node the tenant shares series of metrics with others, because a node has series of their own for 100 tenants at most. What was counted there is missing. */
-            counted: boolean;
-            /** @description For how many milliseconds the earliest due message that is not settled has been due; 0: none is. Parked messages do not count. Absent in the figures of one tenant, as the next two. */
+            /** @description Whether the tenant has metric series of its own on every node in nodes. A node has them for 100 tenants at most, and one series for all others together: false means that what such a node counted of the tenant is missing here. Always true in the figures of all tenants. */
+            ownSeries: boolean;
+            /** @description For how many milliseconds the earliest due message that is not settled has been due; 0: none is. Parked messages do not count. Only in the figures of all tenants, as are inHand and channelsDown. */
             overdueMs?: number;
-            /** @description Messages in the nodes' memory: claimed and not settled. */
+            /** @description Messages in the nodes' memory: claimed and not settled. Only in the figures of all tenants. */
             inHand?: number;
-            /** @description Channels that take no messages, as the node sees it that finds most. */
+            /** @description Channels that take no messages, by the node that finds most of them. Only in the figures of all tenants. */
             channelsDown?: number;
-            /** @description Absent if it is not known. */
-            pending?: components["schemas"]["Stored"];
+            /** @description Of all tenants, or of the one tenant whose figures these are. Absent if it is not known: the tenant has no metric series of its own. */
+            pending?: components["schemas"]["Pending"];
             /** @description Since each node started. */
             total: components["schemas"]["Figures"];
-            /** @description The last six whole slots and the one that runs. */
+            /** @description The last six whole slots, and the one that has not ended yet. */
             lastMinute: components["schemas"]["StatsSlot"];
             /** @description What is in lastMinute, for each of its seconds. */
             perSecond: components["schemas"]["Rates"];
-            /** @description The last ten minutes, in parts of ten seconds, the oldest first. The last part runs still. */
+            /** @description The last ten minutes in slots of ten seconds, the oldest first. The last slot has not ended yet. */
             slots: components["schemas"]["StatsSlot"][];
         };
         /** @description Messages that were scheduled (a series once, and each occurrence that is triggered), delivered (each occurrence of a series), ended as DELIVERY_FAILED, and cancelled. Repeated requests count once. */
@@ -1313,24 +1364,24 @@ export interface components {
             failed: number;
             cancelled: number;
         };
-        /** @description What is pending in the whole store. */
-        Stored: {
+        /** @description What is stored and still to be delivered, in the whole cluster. */
+        Pending: {
             messages: number;
-            /** @description Of their payloads. */
+            /** @description The size of their payloads. */
             bytes: number;
         };
-        /** @description From the execution time to the broker's confirm, in milliseconds; estimated from a histogram. */
+        /** @description How long after its execution time a message was confirmed by the broker, in milliseconds: the median (p50) and the 99th percentile (p99), estimated from a histogram. */
         Lateness: {
-            /** @description Half of the messages were at most so late. */
+            /** @description The median: half of the messages were at most so late. */
             p50: number;
-            /** @description 99 of 100 messages were at most so late. */
+            /** @description The 99th percentile: 99 of 100 messages were at most so late. */
             p99: number;
         };
-        /** @description What happened within a time. */
+        /** @description What happened in a slot of time. */
         StatsSlot: {
             /** Format: date-time */
             from: string;
-            /** @description For how long nodes counted in it: ten seconds, less in the part that runs still, and none before the first of them started. */
+            /** @description For how long nodes counted in it: ten seconds, less in the slot that has not ended yet, and none before the first of them started. */
             seconds: number;
             scheduled: number;
             delivered: number;
@@ -3075,8 +3126,13 @@ export interface operations {
                      *           "inHand": 1,
                      *           "inFlight": 1,
                      *           "parked": true,
-                     *           "lastError": "connection refused"
+                     *           "lastError": "connection refused",
+                     *           "lastErrorAt": "2027-01-31T09:29:58.120Z",
+                     *           "lastErrorNode": "b"
                      *         }
+                     *       ],
+                     *       "missing": [
+                     *         "c"
                      *       ]
                      *     }
                      */
@@ -3218,7 +3274,7 @@ export interface operations {
                      *       "missing": [
                      *         "c"
                      *       ],
-                     *       "counted": true,
+                     *       "ownSeries": true,
                      *       "overdueMs": 0,
                      *       "inHand": 12,
                      *       "channelsDown": 0,
@@ -3275,6 +3331,46 @@ export interface operations {
                      *     }
                      */
                     "application/json": components["schemas"]["Stats"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            429: components["responses"]["Limited"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    whoAmI: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The caller. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "asked": true,
+                     *       "tenant": "acme",
+                     *       "scopes": [
+                     *         "sched:r",
+                     *         "sched:w"
+                     *       ],
+                     *       "channels": [
+                     *         "rabbitmq:acme-*"
+                     *       ],
+                     *       "keyId": "k3v9x0q2m7ab",
+                     *       "expiresAt": "2027-04-30T09:30:00.000Z"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Caller"];
                 };
             };
             400: components["responses"]["Invalid"];

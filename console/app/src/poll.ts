@@ -47,7 +47,9 @@ export function useLive<T>(
     const stop = new AbortController();
     void (async () => {
       for (let first = true; !stop.signal.aborted; first = false) {
-        if (!first) {
+        if (first) {
+          next = Math.max(next, performance.now() + turnMs);
+        } else {
           await new Promise((done) => setTimeout(done, Math.max(0, everyMs - turnMs)));
           await seen();
           await turn();
