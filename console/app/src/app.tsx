@@ -10,6 +10,7 @@ import { type Scope, actFor, caller, isAdmin, leave, may, tenant } from "./sessi
 import { Coming } from "./pages/coming";
 import { MessagePage } from "./pages/message";
 import { Messages } from "./pages/messages";
+import { Channels } from "./pages/channels";
 import { Cluster } from "./pages/cluster";
 import { Now } from "./pages/now";
 
@@ -28,6 +29,7 @@ const places: Place[] = [
   { path: "/console/coming", name: "Coming", scope: "sched:r", page: Coming },
   { path: "/console/messages", name: "Messages", scope: "sched:r", page: Messages },
   { path: "/console/message", name: "Message", scope: "sched:r", page: MessagePage, inside: true },
+  { path: "/console/channels", name: "Channels", scope: "ops:r", page: Channels },
   { path: "/console/cluster", name: "Cluster", scope: "ops:r", page: Cluster },
 ];
 

@@ -1,0 +1,248 @@
+// Channels: where messages go, how that goes, and what is set for it.
+import { useLocation } from "preact-iso";
+import { useMemo, useRef, useState } from "preact/hooks";
+import { type Schemas, answer, api } from "../api";
+import { count, rate } from "../format";
+import { Act, Badge, Dialog, Page, Time } from "../parts";
+import { useLive } from "../poll";
+import { may, tenant } from "../session";
+import { type Column, Table } from "../table";
+
+type Channel = Schemas["Channel"];
+type Change = Schemas["ChannelChange"];
+
+interface List { channels: Channel[]; missing: string[]; whole: boolean }
+
+/** useChannels reads one page of the list after the other, and then begins anew. */
+function useChannels() {
+  const round = useRef<{ read: Channel[]; cursor?: string }>({ read: [] });
+  const shown = useRef<List>({ channels: [], missing: [], whole: false });
+  const start = () => (round.current = { read: [] });
+  const live = useLive(
+    async (signal): Promise<List> => {
+      const { read, cursor } = round.current;
+      if (!cursor) shown.current = { ...shown.current, missing: [] };
+      const page = await answer(api.GET("/v1/channels", { params: { query: { cursor } }, signal })).catch((fault) => {
+        start(); // a cursor of another tenant or version is refused
+        throw fault;
+      });
+      const channels = [...read, ...page.channels];
+      const missing = [...new Set([...shown.current.missing, ...page.missing])];
+      round.current = { read: page.nextCursor ? channels : [], cursor: page.nextCursor };
+      if (!page.nextCursor) shown.current = { channels, missing, whole: true };
+      else shown.current = shown.current.whole ? { ...shown.current, missing } : { channels, missing, whole: false };
+      return shown.current;
+    },
+    2000,
+    [tenant.value],
+  );
+  return {
+    ...live,
+    again: () => {
+      start();
+      live.again();
+    },
+  };
+}
+
+const cell = (text: string | undefined) => (text ? <span title={text}>{text}</span> : <>–</>);
+
+const columns: Column<Channel>[] = [
+  { name: "Channel", value: (c) => c.channel, cell: (c) => <Name channel={c.channel} /> },
+  { name: "State", value: (c) => c.state, cell: (c) => <Badge state={c.state} /> },
+  { name: "In flight", value: (c) => c.inFlight, number: true, cell: (c) => count(c.inFlight) },
+  { name: "In hand", value: (c) => c.inHand, number: true, cell: (c) => count(c.inHand) },
+  { name: "Parked", value: (c) => (c.parked ? "yes" : "–") },
+  { name: "Limits", value: (c) => c.maxPerSecond, cell: (c) => limitsOf(c) },
+  { name: "Failure channel", value: (c) => c.failureChannel ?? "", cell: (c) => cell(c.failureChannel) },
+  { name: "Last error", value: (c) => c.lastError ?? "", cell: (c) => (c.lastErrorAt ? <><small><Time at={c.lastErrorAt} /></small> {cell(c.lastError)}</> : <>–</>) },
+];
+
+function limitsOf({ maxPerSecond, maxInFlight }: Pick<Channel, "maxPerSecond" | "maxInFlight">): string {
+  const limits = [];
+  if (maxPerSecond > 0) limits.push(`${rate(maxPerSecond)}/s`);
+  if (maxInFlight > 0) limits.push(`${count(maxInFlight)} in flight`);
+  return limits.length > 0 ? `${limits.join(", ")}, per node` : "–";
+}
+
+/** useChoice keeps in the URL which names are shown and which channel is looked at. */
+function useChoice() {
+  const { path, query, route } = useLocation();
+  const { name = "", channel = "" } = query;
+  const to = (chosen: { name: string; channel: string }) => {
+    const q = new URLSearchParams(Object.entries(chosen).filter(([, value]) => value !== ""));
+    return q.size > 0 ? `${path}?${q}` : path;
+  };
+  return {
+    name,
+    channel,
+    filter: (text: string) => route(to({ name: text, channel }), true),
+    open: (c: string) => route(to({ name, channel: c })),
+    href: (c: string) => to({ name, channel: c }),
+  };
+}
+
+function Name({ channel }: { channel: string }) {
+  return <a href={useChoice().href(channel)} title={channel}>{channel}</a>;
+}
+
+export function Channels() {
+  const { value: list, fault, again } = useChannels();
+  const { name, channel, filter, open } = useChoice();
+  const rows = useMemo(() => list?.channels.filter((c) => c.channel.toLowerCase().includes(name.toLowerCase())), [list, name]);
+  const whose = tenant.value ? ` of tenant ${tenant.value}` : "";
+  return (
+    <Page title="Channels" fault={fault} about={`The channels${whose} with messages in the memory of nodes, with parked messages, or with settings. Others are at rest.`}>
+      {list && list.missing.length > 0 && (
+        <p role="alert" class="fault">No answer from {list.missing.join(", ")}: what only they know is missing here.</p>
+      )}
+      <div class="row channels">
+        <label>
+          Name contains
+          <input type="search" value={name} maxLength={2048} onInput={(event) => filter(event.currentTarget.value)} />
+        </label>
+        {may("channels:w") && <Other open={open} />}
+      </div>
+      {list && !list.whole && <p class="about" role="status">{count(list.channels.length)} channels so far: reading on.</p>}
+      {rows && (
+        <Table label="Channels" columns={columns} rows={rows} id={(c) => c.channel} sortable
+          empty={name && list!.channels.length > 0 ? "No name contains that." : "No channel has messages in hand or settings."} />
+      )}
+      {channel && list && <OfChannel key={channel} name={channel} state={list.channels.find((c) => c.channel === channel)} whole={list.whole} close={() => open("")} again={again} />}
+    </Page>
+  );
+}
+
+/** Other opens a channel that may not be in the list. */
+function Other(props: { open(channel: string): void }) {
+  const [name, setName] = useState("");
+  return (
+    <form class="other" onSubmit={(event) => {
+      event.preventDefault();
+      props.open(name);
+      setName("");
+    }}>
+      <label>
+        Another channel
+        <input required maxLength={2048} placeholder="rabbitmq:orders" value={name} onInput={(event) => setName(event.currentTarget.value)} />
+      </label>
+      <button type="submit" class="secondary">Open its settings</button>
+    </form>
+  );
+}
+
+/** OfChannel shows all of one channel, and lets those change its settings who may. */
+function OfChannel(props: { name: string; state: Channel | undefined; whole: boolean; close(): void; again(): void }) {
+  const { name, state: c } = props;
+  const q = new URLSearchParams({ channel: name });
+  return (
+    <Dialog title={name} onClose={props.close}>
+      {c ? <Facts channel={c} /> : <p>{props.whole ? "Nothing is set for this channel, and no node has messages of it in hand." : "It is not read yet."}</p>}
+      {may("sched:r") && <p><a href={`/console/messages?${q}`}>Its messages</a> · <a href={`/console/failed?${q}`}>Its failed messages</a></p>}
+      {may("channels:w") && (c || props.whole) && <Settings name={name} state={c} again={props.again} />}
+      <footer>
+        <button class="secondary" onClick={(event) => event.currentTarget.closest("dialog")!.close()}>Close</button>
+      </footer>
+    </Dialog>
+  );
+}
+
+function Facts({ channel: c }: { channel: Channel }) {
+  return (
+    <dl class="details" aria-label="State">
+      <div><dt>State</dt><dd><Badge state={c.state} /></dd></div>
+      <div><dt>In flight</dt><dd>{count(c.inFlight)} at the broker</dd></div>
+      <div><dt>In hand</dt><dd>{count(c.inHand)} in the memory of nodes</dd></div>
+      <div><dt>Parked</dt><dd>{c.parked ? "some wait in the store until it is up again" : "none"}</dd></div>
+      <div><dt>Limits</dt><dd>{limitsOf(c)}</dd></div>
+      <div><dt>Failure channel</dt><dd>{c.failureChannel ?? "none"}</dd></div>
+      <div>
+        <dt>Last error{c.lastErrorNode && `, of node ${c.lastErrorNode}`}</dt>
+        <dd>{c.lastError ?? "none"}{c.lastErrorAt && <> (<Time at={c.lastErrorAt} far />)</>}</dd>
+      </div>
+    </dl>
+  );
+}
+
+const pausing = "Its messages then wait in the store, on all nodes, until it is resumed. They can be cancelled meanwhile. What is at the broker already is not called back.";
+const resuming = "Messages that became due meanwhile then go out at once, as fast as the limits allow.";
+const nodesFollow = "Other nodes follow within seconds.";
+
+function Settings(props: { name: string; state: Channel | undefined; again(): void }) {
+  const { name: channel, state, again } = props;
+  const change = async (what: Omit<Change, "channel">, done: (now: Schemas["ChannelSettings"]) => string) => {
+    try {
+      return done(await answer(api.PATCH("/v1/channels", { body: { channel, ...what } })));
+    } finally {
+      again();
+    }
+  };
+  const paused = state?.paused ?? false;
+  return (
+    <>
+      <section>
+        <Act danger={!paused} confirm={`${paused ? "Resume" : "Pause"} ${channel}? ${paused ? resuming : pausing}`}
+          run={() => change({ paused: !paused }, (now) => `It is ${now.paused ? "paused" : "resumed"}. ${nodesFollow}`)}>
+          {paused ? "Resume the channel" : "Pause the channel"}
+        </Act>
+      </section>
+      <Limits state={state} change={change} />
+      <Failure state={state} change={change} />
+    </>
+  );
+}
+
+type Changer = (what: Omit<Change, "channel">, done: (now: Schemas["ChannelSettings"]) => string) => Promise<string>;
+
+// A field that is empty leaves its limit as it is.
+const numberOf = (text: string) => (text === "" ? undefined : Number(text));
+
+function Limits({ state, change }: { state: Channel | undefined; change: Changer }) {
+  const [perSecond, setPerSecond] = useState(String(state?.maxPerSecond ?? 0));
+  const [inFlight, setInFlight] = useState(String(state?.maxInFlight ?? 0));
+  return (
+    <section>
+      <h3>Limits of each node</h3>
+      <div class="row">
+        <label>
+          Messages per second
+          <input type="number" min={0} max={1_000_000} step="any" value={perSecond} onInput={(event) => setPerSecond(event.currentTarget.value)} />
+        </label>
+        <label>
+          Messages in flight
+          <input type="number" min={0} max={1_000_000} value={inFlight} onInput={(event) => setInFlight(event.currentTarget.value)} />
+        </label>
+        <Act run={() => change({ maxPerSecond: numberOf(perSecond), maxInFlight: numberOf(inFlight) }, (now) => `The limits are now: ${limitsOf(now).replace("–", "none")}. ${nodesFollow}`)}>
+          Set the limits
+        </Act>
+      </div>
+      <small>0: no limit.</small>
+    </section>
+  );
+}
+
+function Failure({ state, change }: { state: Channel | undefined; change: Changer }) {
+  const [to, setTo] = useState(state?.failureChannel ?? "");
+  return (
+    <section>
+      <h3>Failure channel</h3>
+      <div class="row">
+        <label>
+          Where messages that cannot be delivered go
+          <input maxLength={2048} placeholder="inbox:failed" value={to} onInput={(event) => setTo(event.currentTarget.value)} />
+        </label>
+        <Act run={() => change({ failureChannel: to }, (now) => `The failure channel is now ${now.failureChannel}. ${nodesFollow}`)}>
+          Set the failure channel
+        </Act>
+        <Act danger confirm="Remove the failure channel? Messages that cannot be delivered then end as failed, and go nowhere."
+          run={() => change({ failureChannel: null }, () => {
+            setTo("");
+            return `No failure channel is set. ${nodesFollow}`;
+          })}>
+          Remove the failure channel
+        </Act>
+      </div>
+      <small>A message with a failure channel of its own goes there instead.</small>
+    </section>
+  );
+}
