@@ -13,6 +13,7 @@ import { Messages } from "./pages/messages";
 import { Channels } from "./pages/channels";
 import { Cluster } from "./pages/cluster";
 import { Now } from "./pages/now";
+import { Series } from "./pages/series";
 
 /** Place is a page of the console, and the scope that its calls need. */
 interface Place {
@@ -31,6 +32,7 @@ const places: Place[] = [
   { path: "/console/message", name: "Message", scope: "sched:r", page: MessagePage, inside: true },
   { path: "/console/channels", name: "Channels", scope: "ops:r", page: Channels },
   { path: "/console/cluster", name: "Cluster", scope: "ops:r", page: Cluster },
+  { path: "/console/series", name: "Series", scope: "sched:r", page: Series },
 ];
 
 export function App() {

@@ -60,3 +60,23 @@ const unseen = /[^\P{Cc}\t\n]|[\p{Cf}\p{Cs}\p{Zl}\p{Zp}\p{Default_Ignorable_Code
 /** visible writes characters that nobody sees, or that turn the order of others round, as their code points: ⟨U+202E⟩. */
 export const visible = (text: string) =>
   text.replace(unseen, (char) => `⟨U+${char.codePointAt(0)!.toString(16).toUpperCase().padStart(4, "0")}⟩`);
+
+/** duration writes a duration of the API, such as PT1H30M, as 1 h 30 min. */
+export const duration = (iso: string) =>
+  iso.replace(/^PT/, "").replace(/([\d.]+)([HMS])/g, (_, n, unit) => `${n} ${{ H: "h", M: "min", S: "s" }[unit as "H"]} `).trim();
+
+/**
+ * inZone writes a time as the clocks of a time zone show it, with the day of the week: Sun 2027-03-28 03:00:00 GMT+2; as
+ * the API does if the browser does not know the zone.
+ */
+export function inZone(time: string, timeZone: string): string {
+  const at = new Date(time);
+  try {
+    const day = new Intl.DateTimeFormat("en", { weekday: "short", timeZone }).format(at);
+    const clock = new Intl.DateTimeFormat("sv", { dateStyle: "short", timeStyle: "medium", timeZone }).format(at);
+    const parts = new Intl.DateTimeFormat("en", { timeZoneName: "shortOffset", timeZone }).formatToParts(at);
+    return `${day} ${clock} ${parts.find((p) => p.type === "timeZoneName")!.value}`;
+  } catch {
+    return time;
+  }
+}

@@ -44,8 +44,8 @@ export function Time(props: { at: string; far?: boolean }) {
 
 const shades: Record<string, string> = {
   PENDING: "wait", DELIVERED: "good", DELIVERY_FAILED: "bad", CANCELLED: "off", EXPIRED: "off",
-  up: "good", down: "bad", paused: "off", delivered: "good", refused: "bad", unknown: "wait",
-  alive: "good", lost: "bad", left: "off",
+  up: "good", down: "bad", paused: "off", running: "good", ending: "wait", ended: "off", alive: "good", lost: "bad",
+  left: "off", cancelled: "off", done: "good", SKIPPED: "off", delivered: "good", refused: "bad", unknown: "wait",
 };
 
 /** Badge shows a state: in words, and in a colour. */
