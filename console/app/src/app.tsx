@@ -8,6 +8,7 @@ import { Login, login } from "./login";
 import { Page } from "./parts";
 import { type Scope, actFor, caller, isAdmin, leave, may, tenant } from "./session";
 import { Coming } from "./pages/coming";
+import { Failed } from "./pages/failed";
 import { MessagePage } from "./pages/message";
 import { Messages } from "./pages/messages";
 import { Channels } from "./pages/channels";
@@ -33,6 +34,7 @@ const places: Place[] = [
   { path: "/console/channels", name: "Channels", scope: "ops:r", page: Channels },
   { path: "/console/cluster", name: "Cluster", scope: "ops:r", page: Cluster },
   { path: "/console/series", name: "Series", scope: "sched:r", page: Series },
+  { path: "/console/failed", name: "Failed", scope: "sched:r", page: Failed },
 ];
 
 export function App() {
