@@ -200,6 +200,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/failures": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * What failed, in groups
+         * @description Groups the tenant's messages that are DELIVERY_FAILED by their channel and lastError, the largest group first. Errors that differ in a number or an id make a group each. At most 10,000 messages are looked at, in ascending order of execution time: if more have failed, exact is false. Narrow it down with from and to then.
+         */
+        get: operations["getFailures"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/recurrences/preview": {
         parameters: {
             query?: never;
@@ -989,6 +1009,36 @@ export interface components {
             /** Format: int64 */
             count: number;
         };
+        Failures: {
+            groups: components["schemas"]["FailureGroup"][];
+            /** @description false: more messages have failed than were looked at, or there are more groups. */
+            exact: boolean;
+        };
+        /** @description Messages that failed on a channel with the same error. */
+        FailureGroup: {
+            channel: string;
+            /** @description That of each message in the group, such as the broker's own words. */
+            lastError: string;
+            /**
+             * Format: int64
+             * @description Messages in the group.
+             */
+            count: number;
+            /** @description false: not all that failed was looked at, so the group may be larger. */
+            exact: boolean;
+            /**
+             * Format: date-time
+             * @description When the first of them failed.
+             */
+            firstFailedAt: string;
+            /**
+             * Format: date-time
+             * @description When the last of them failed.
+             */
+            lastFailedAt: string;
+            /** @description The scheduleId of the one that failed last. */
+            example: string;
+        };
         BatchResults: {
             /** @description One for each item, in order. */
             results: components["schemas"]["BatchResult"][];
@@ -1033,6 +1083,8 @@ export interface components {
              * @description Execution time below this.
              */
             to?: string;
+            /** @description Of what failed: exactly this lastError, as a group of failures has it. Only for redrive and purge. */
+            lastError?: string;
         };
         JobStarted: {
             jobId: string;
@@ -1867,6 +1919,8 @@ export interface operations {
                 channel?: string;
                 /** @description Only messages with this label. The time that it takes depends on how many have it, not on how many there are. */
                 label?: string;
+                /** @description true: only series, which are messages with a recurrence, also those that have ended; the time that it takes depends on how many there are. false: only the others, also the occurrences of a series that are messages of their own. */
+                recurring?: boolean;
                 /** @description Only messages whose scheduleId begins so. Alone, it is a filter over all of them, page by page. */
                 idPrefix?: string;
                 /** @description Execution time at least this. That of a series is its first occurrence, with jitter when that is to begin. */
@@ -2692,6 +2746,56 @@ export interface operations {
                      *     }
                      */
                     "application/json": components["schemas"]["Upcoming"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            429: components["responses"]["Limited"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["Unknown"];
+        };
+    };
+    getFailures: {
+        parameters: {
+            query?: {
+                /** @description Only the messages of this channel. Those of others are looked at too, and count towards the 10,000. */
+                channel?: string;
+                /** @description Execution time at least this. */
+                from?: string;
+                /** @description Execution time below this. */
+                to?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The 200 largest groups. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "groups": [
+                     *         {
+                     *           "channel": "rabbitmq:orders",
+                     *           "lastError": "the broker returned the message: NO_ROUTE (312)",
+                     *           "count": 1207,
+                     *           "exact": true,
+                     *           "firstFailedAt": "2027-01-31T09:30:00.000Z",
+                     *           "lastFailedAt": "2027-01-31T09:35:00.000Z",
+                     *           "example": "order-1"
+                     *         }
+                     *       ],
+                     *       "exact": true
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Failures"];
                 };
             };
             400: components["responses"]["Invalid"];
