@@ -2,7 +2,8 @@
 import { signal } from "@preact/signals";
 import createClient, { type Middleware } from "openapi-fetch";
 import type { components, paths } from "./api.gen";
-import { credential, leave, tenant } from "./session";
+import { fresh } from "./oidc";
+import { caller, credential, leave, tenant } from "./session";
 
 export type Schemas = components["schemas"];
 export type Problem = Schemas["Problem"];
@@ -18,9 +19,10 @@ export class Refusal extends Error {
 }
 
 const door: Middleware = {
-  onRequest({ request }) {
+  async onRequest({ request, schemaPath }) {
+    await fresh();
     if (credential.value) request.headers.set("Authorization", `Bearer ${credential.value}`);
-    if (tenant.value) request.headers.set("Postdate-Tenant", tenant.value);
+    if (tenant.value && schemaPath !== "/v1/whoami") request.headers.set("Postdate-Tenant", tenant.value);
   },
 };
 
@@ -47,7 +49,7 @@ export async function answer<T>(call: Promise<{ data?: T; error?: unknown; respo
   const { data, error, response } = result;
   if (response.ok) return data as T;
   const problem = asProblem(error, response);
-  if (response.status === 401) leave(problem.detail);
+  if (response.status === 401 && (credential.value || caller.value)) leave(problem.detail);
   throw new Refusal(problem);
 }
 

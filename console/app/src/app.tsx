@@ -5,16 +5,19 @@ import { useEffect } from "preact/hooks";
 import { LocationProvider, Route, Router, useLocation } from "preact-iso";
 import { lost } from "./api";
 import { Login, login } from "./login";
-import { Page } from "./parts";
-import { type Scope, actFor, caller, isAdmin, leave, may, tenant } from "./session";
+import { config } from "./oidc";
+import { Channels } from "./pages/channels";
+import { Cluster } from "./pages/cluster";
 import { Coming } from "./pages/coming";
 import { Failed } from "./pages/failed";
 import { MessagePage } from "./pages/message";
 import { Messages } from "./pages/messages";
-import { Channels } from "./pages/channels";
-import { Cluster } from "./pages/cluster";
 import { Now } from "./pages/now";
 import { Series } from "./pages/series";
+import { Tenants } from "./pages/tenants";
+import { Page } from "./parts";
+import { type Scope, actFor, caller, credential, isAdmin, leave, may, tenant } from "./session";
+import { ActFor, Who } from "./who";
 
 /** Place is a page of the console, and the scope that its calls need. */
 interface Place {
@@ -31,17 +34,19 @@ const places: Place[] = [
   { path: "/console/coming", name: "Coming", scope: "sched:r", page: Coming },
   { path: "/console/messages", name: "Messages", scope: "sched:r", page: Messages },
   { path: "/console/message", name: "Message", scope: "sched:r", page: MessagePage, inside: true },
+  { path: "/console/failed", name: "Failed", scope: "sched:r", page: Failed },
+  { path: "/console/series", name: "Series", scope: "sched:r", page: Series },
   { path: "/console/channels", name: "Channels", scope: "ops:r", page: Channels },
   { path: "/console/cluster", name: "Cluster", scope: "ops:r", page: Cluster },
-  { path: "/console/series", name: "Series", scope: "sched:r", page: Series },
-  { path: "/console/failed", name: "Failed", scope: "sched:r", page: Failed },
+  { path: "/console/tenants", name: "Tenants and keys", scope: "admin", page: Tenants },
 ];
 
 export function App() {
-  useEffect(() => void login(), []);
+  useEffect(() => void login(), [credential.value]);
+  if (!caller.value) return <Login />;
   return (
     <LocationProvider scope="/console">
-      {caller.value ? <Frame /> : <Login />}
+      <Frame />
     </LocationProvider>
   );
 }
@@ -67,6 +72,12 @@ function Frame() {
       </header>
       <main id="page" tabIndex={-1}>
         {lost.value && <p role="alert" class="fault">{lost.value} The page shows what was true before, and tries again.</p>}
+        {tenant.value && (
+          <p class="acting">
+            <span>You act for tenant <b>{tenant.value}</b>: its messages, inboxes and channels are shown.</span>
+            <button class="small secondary" onClick={() => actFor("")}>Back to my own</button>
+          </p>
+        )}
         <Router>
           {allowed.map((p) => <Route key={p.path} path={p.path} component={p.page} />)}
           <Route path="/console" component={() => <Home places={allowed} />} />
@@ -102,16 +113,11 @@ function Identity() {
   const c = caller.value!;
   return (
     <div class="identity">
-      {isAdmin.value && c.asked && (
-        <label>
-          Act for tenant{" "}
-          <input class="tenant" value={tenant.value} placeholder={c.tenant ?? "default"} maxLength={64}
-            onChange={(event) => actFor(event.currentTarget.value.trim())} />
-        </label>
-      )}
-      {c.asked && !isAdmin.value && <span>Tenant {c.tenant}</span>}
+      {c.asked && <Who caller={c} />}
+      {c.asked && isAdmin.value && <ActFor own={c.tenant} />}
       <Theme />
       {c.asked && <button class="secondary" onClick={() => leave("")}>Log out</button>}
+      <small>Version {config.value?.version}</small>
     </div>
   );
 }

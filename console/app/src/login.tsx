@@ -1,51 +1,87 @@
-// Login: with a key, or at the identity provider that the node names.
+// Login: with a key, or at the issuer that the node names.
 import { signal } from "@preact/signals";
 import { useState } from "preact/hooks";
-import { Refusal, lost } from "./api";
-import { caller, credential, farewell, keep } from "./session";
+import { Refusal, answer, api, lost } from "./api";
+import { comeBack, goToIssuer, issuerHost, readConfig } from "./oidc";
+import { caller, credential, farewell, keep, leave } from "./session";
 
 const looking = signal(true);
+const againMs = 2000;
 
-/** login asks the API who the caller is. Without a credential that says whether one is needed. */
+/** login finds out who the caller is, if the node asks, and tries again while it does not answer. */
 export async function login() {
-  looking.value = true;
-  try {
-    caller.value = { asked: false, scopes: [] }; // until GET /v1/whoami is there
-    farewell.value = "";
-  } catch (fault) {
-    if (!(fault instanceof Refusal)) farewell.value = (fault as Error).message;
-    else if (!credential.value && fault.problem.status === 401) farewell.value = "";
+  const used = credential.value;
+  while (credential.value === used) {
+    looking.value = true;
+    try {
+      const { keys } = await readConfig();
+      if (await comeBack()) return; // with another credential
+      if (!keys || used) {
+        const who = await answer(api.GET("/v1/whoami"));
+        if (credential.value === used) caller.value = who;
+        farewell.value = "";
+      }
+      break;
+    } catch (fault) {
+      if (fault instanceof Refusal) {
+        if (fault.problem.status === 401) break;
+        farewell.value = fault.message;
+      }
+    }
+    await new Promise((done) => setTimeout(done, againMs));
   }
-  looking.value = false;
+  if (credential.value === used) looking.value = false;
 }
 
 export function Login() {
-  const [key, setKey] = useState("");
-  if (looking.value && !farewell.value) return <main class="login" aria-busy="true">Looking who is there …</main>;
+  const why = lost.value || farewell.value;
   return (
-    <main class="login">
+    <main class="login" aria-busy={looking.value && !why}>
       <article>
         <h1>Postdate</h1>
-        <form
-          onSubmit={(event) => {
-            event.preventDefault();
-            keep(key.trim());
-            void login();
-          }}
-        >
-          <label>
-            API key
-            <input type="password" name="key" autocomplete="current-password" required value={key}
-              onInput={(event) => setKey(event.currentTarget.value)} aria-describedby="about-key" />
-          </label>
-          <small id="about-key">
-            Make one with <code>postdate keys create</code>. The console shows what its scopes allow, and keeps it until
-            this tab is closed.
-          </small>
-          <button type="submit">Log in</button>
-        </form>
-        {(farewell.value || lost.value) && <p role="alert" class="fault">{farewell.value || lost.value}</p>}
+        {looking.value ? <Looking why={why} /> : <Ways />}
+        {!looking.value && why && <p role="alert" class="fault">{why}</p>}
       </article>
     </main>
+  );
+}
+
+function Looking({ why }: { why: string }) {
+  if (!why) return <p>Looking who is there …</p>;
+  return (
+    <>
+      <p role="alert" class="fault">{why} The console tries again by itself.</p>
+      {credential.value && <button class="secondary" onClick={() => leave("")}>Log out</button>}
+    </>
+  );
+}
+
+/** Ways are the ways to log in. */
+function Ways() {
+  const [key, setKey] = useState("");
+  const host = issuerHost();
+  return (
+    <>
+      {host && <button class="issuer" onClick={() => void goToIssuer()}>Log in at {host}</button>}
+      {host && <p class="or">or with a key</p>}
+      <form
+        onSubmit={(event) => {
+          event.preventDefault();
+          farewell.value = "";
+          keep(key.trim());
+        }}
+      >
+        <label>
+          API key
+          <input type="password" name="key" autocomplete="current-password" required value={key} aria-describedby="about-key"
+            pattern="\s*[!-~]+\s*" title="A key has no spaces within" onInput={(event) => setKey(event.currentTarget.value)} />
+        </label>
+        <small id="about-key">
+          Make one with <code>postdate keys create</code>. The console shows what its scopes allow, and keeps it until
+          this tab is closed.
+        </small>
+        <button type="submit" class={host ? "secondary" : ""}>Log in</button>
+      </form>
+    </>
   );
 }

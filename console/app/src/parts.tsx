@@ -118,6 +118,51 @@ export function Outcome({ said }: { said?: Said }) {
   return <output class={said?.bad ? "fault" : "done"} role="status">{said?.words}</output>;
 }
 
+interface AskProps {
+  title: string;
+  /** yes says what the button does. */
+  yes: string;
+  danger?: boolean;
+  /** run makes the call, and closes the dialog when that is done. */
+  run(): Promise<void>;
+  onClose(): void;
+  children: ComponentChildren;
+}
+
+/** Ask is a dialog with a form that makes a call: it stays and says why if that is not done. */
+export function Ask(props: AskProps) {
+  const [busy, setBusy] = useState(false);
+  const [fault, setFault] = useState("");
+  const run = async () => {
+    setBusy(true);
+    setFault("");
+    try {
+      await props.run();
+    } catch (failed) {
+      setFault((failed as Error).message);
+    }
+    setBusy(false);
+  };
+  return (
+    <Dialog title={props.title} onClose={props.onClose}>
+      <form
+        class="ask"
+        onSubmit={(event) => {
+          event.preventDefault();
+          void run();
+        }}
+      >
+        {props.children}
+        {fault && <p role="alert" class="fault">{fault}</p>}
+        <footer>
+          <button type="button" class="secondary" onClick={props.onClose}>Cancel</button>
+          <button class={props.danger ? "danger" : ""} aria-busy={busy} disabled={busy}>{props.yes}</button>
+        </footer>
+      </form>
+    </Dialog>
+  );
+}
+
 /** Dialog lies over the page until it is closed, by Escape, too. */
 export function Dialog(props: { title: string; onClose(): void; children: ComponentChildren }) {
   const dialog = useRef<HTMLDialogElement>(null);
