@@ -166,14 +166,18 @@ export function Ask(props: AskProps) {
 /** Dialog lies over the page until it is closed, by Escape, too. */
 export function Dialog(props: { title: string; onClose(): void; children: ComponentChildren }) {
   const dialog = useRef<HTMLDialogElement>(null);
+  const here = useRef(true);
   const title = useId();
   useLayoutEffect(() => {
     const shown = dialog.current!;
     shown.showModal();
-    return () => shown.close(); // gives the focus back, as long as the dialog is in the document
+    return () => {
+      here.current = false; // the browser says later that it is closed, when another one may be open
+      shown.close(); // gives the focus back, as long as the dialog is in the document
+    };
   }, []);
   return (
-    <dialog ref={dialog} aria-labelledby={title} onClose={props.onClose}>
+    <dialog ref={dialog} aria-labelledby={title} onClose={() => here.current && props.onClose()}>
       <article>
         <h2 id={title}>{props.title}</h2>
         {props.children}

@@ -1,5 +1,5 @@
 import type { Page } from "@playwright/test";
-import { Node, accessible, expect, fits, test } from "./harness";
+import { type Node, accessible, expect, fits, test } from "./harness";
 
 const minute = 60_000;
 const iso = (at: number) => new Date(at).toISOString();
@@ -206,49 +206,44 @@ test("Coming shows one channel, what is overdue, and what comes meanwhile", asyn
   await fits(page);
 });
 
-test("Now and Coming show a million pending messages", async ({ page, context }) => {
+test("Now and Coming show a million pending messages", async ({ plain: node, page, context }) => {
   test.setTimeout(480_000);
-  const node = await Node.plain();
-  try {
-    const at = later();
-    const total = 1_000_000;
-    const spread = Array.from({ length: 600 }, (_, i) => ({ channel: `inbox:c${i % 7}`, at: at + i * minute, count: 1500 }));
-    const began = Date.now();
-    await due(node, [{ channel: "inbox:peak", at: at + 90 * minute + 1000, count: total - 600 * 1500 }, ...spread]);
-    console.log(`a million messages were scheduled in ${Date.now() - began} ms`);
+  const at = later();
+  const total = 1_000_000;
+  const spread = Array.from({ length: 600 }, (_, i) => ({ channel: `inbox:c${i % 7}`, at: at + i * minute, count: 1500 }));
+  const began = Date.now();
+  await due(node, [{ channel: "inbox:peak", at: at + 90 * minute + 1000, count: total - 600 * 1500 }, ...spread]);
+  console.log(`a million messages were scheduled in ${Date.now() - began} ms`);
 
-    const asked = new Map<Page, number[]>();
-    const coming = await context.newPage();
-    for (const each of [page, coming]) {
-      const times: number[] = [];
-      asked.set(each, times);
-      each.on("request", (request) => request.url().includes("/v1/") && times.push(performance.now()));
-    }
-    await page.goto(`${node.url}/console/now`);
-    await expect(figure(page, "Pending")).toHaveText(count(total));
-
-    const end = at + 600 * minute;
-    await coming.goto(`${node.url}/console/coming?from=${iso(at)}&to=${iso(end)}`);
-    const said = await upcoming(node, at, end, 600);
-    await expect(figure(coming, "Due in this time")).toHaveText(`about ${count(sum(said))}`);
-    expect(Math.abs(sum(said) - total)).toBeLessThan(total / 20);
-    await expect(peak(coming)).toHaveText(new RegExp(`: about ${count(Math.max(...said.map((slot) => slot.count)))} messages in 10 minutes, of these [\\d,]+ for inbox:peak\\.$`));
-    expect(await rows(coming)).toEqual(asRows(said).slice(0, (await rows(coming)).length));
-
-    // Each page goes on to ask, and none of them more than once a second after its first look.
-    for (const [each, times] of asked) {
-      const first = times.length;
-      await each.bringToFront();
-      await expect.poll(() => times.length, { timeout: 30_000 }).toBeGreaterThan(first + 2);
-      const seconds = (times.at(-1)! - times[first]!) / 1000;
-      expect(times.length - 1 - first).toBeLessThanOrEqual(seconds + 1);
-    }
-
-    // Closer, there is little enough to count.
-    await coming.goto(`${node.url}/console/coming?from=${iso(at)}&to=${iso(at + 10 * minute)}`);
-    await expect(figure(coming, "Due in this time")).toHaveText(count(15_000));
-    await accessible(coming);
-  } finally {
-    await node.end();
+  const asked = new Map<Page, number[]>();
+  const coming = await context.newPage();
+  for (const each of [page, coming]) {
+    const times: number[] = [];
+    asked.set(each, times);
+    each.on("request", (request) => request.url().includes("/v1/") && times.push(performance.now()));
   }
+  await page.goto(`${node.url}/console/now`);
+  await expect(figure(page, "Pending")).toHaveText(count(total));
+
+  const end = at + 600 * minute;
+  await coming.goto(`${node.url}/console/coming?from=${iso(at)}&to=${iso(end)}`);
+  const said = await upcoming(node, at, end, 600);
+  await expect(figure(coming, "Due in this time")).toHaveText(`about ${count(sum(said))}`);
+  expect(Math.abs(sum(said) - total)).toBeLessThan(total / 20);
+  await expect(peak(coming)).toHaveText(new RegExp(`: about ${count(Math.max(...said.map((slot) => slot.count)))} messages in 10 minutes, of these [\\d,]+ for inbox:peak\\.$`));
+  expect(await rows(coming)).toEqual(asRows(said).slice(0, (await rows(coming)).length));
+
+  // Each page goes on to ask, and none of them more than once a second after its first look.
+  for (const [each, times] of asked) {
+    const first = times.length;
+    await each.bringToFront();
+    await expect.poll(() => times.length, { timeout: 30_000 }).toBeGreaterThan(first + 2);
+    const seconds = (times.at(-1)! - times[first]!) / 1000;
+    expect(times.length - 1 - first).toBeLessThanOrEqual(seconds + 1);
+  }
+
+  // Closer, there is little enough to count.
+  await coming.goto(`${node.url}/console/coming?from=${iso(at)}&to=${iso(at + 10 * minute)}`);
+  await expect(figure(coming, "Due in this time")).toHaveText(count(15_000));
+  await accessible(coming);
 });
