@@ -8,7 +8,7 @@ import { caller, credential, leave, tenant } from "./session";
 export type Schemas = components["schemas"];
 export type Problem = Schemas["Problem"];
 
-/** lost says why the last call got no answer; "": it got one. */
+/** lost says that the last call got no answer; "": it got one. The frame shows it. */
 export const lost = signal("");
 
 /** Refusal is an answer that says no: it did what its Problem says, and nothing else. */
@@ -16,6 +16,19 @@ export class Refusal extends Error {
   constructor(readonly problem: Problem) {
     super(problem.detail);
   }
+}
+
+/** NoAnswer is what becomes of a call without an answer: nobody knows whether it was carried out. */
+export class NoAnswer extends Error {
+  constructor() {
+    super("There was no answer, so it is not known whether this was done. Look again once the node answers.");
+  }
+}
+
+/** unanswered has the frame say that the node does not answer, and throws. */
+export function unanswered(): never {
+  lost.value = "This node does not answer.";
+  throw new NoAnswer();
 }
 
 const door: Middleware = {
@@ -33,8 +46,8 @@ export const api = createClient<paths>({
 api.use(door);
 
 /**
- * answer waits for a call and returns what it answered. It throws a Refusal if the API says no, and an Error in plain
- * words if there is no answer: then nobody knows whether the call was carried out.
+ * answer waits for a call and returns what it answered. It throws a Refusal if the API says no, and NoAnswer if there is
+ * no answer.
  */
 export async function answer<T>(call: Promise<{ data?: T; error?: unknown; response: Response }>): Promise<T> {
   let result;
@@ -42,8 +55,7 @@ export async function answer<T>(call: Promise<{ data?: T; error?: unknown; respo
     result = await call;
   } catch (fault) {
     if (fault instanceof DOMException && fault.name === "AbortError") throw fault;
-    lost.value = "This node does not answer.";
-    throw new Error("There was no answer, so it is not known whether this was done. Look again once the node answers.");
+    unanswered();
   }
   lost.value = "";
   const { data, error, response } = result;

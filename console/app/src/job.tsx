@@ -2,7 +2,7 @@
 import { useEffect, useRef } from "preact/hooks";
 import { type Schemas, answer, api } from "./api";
 import { count, visible } from "./format";
-import { Badge } from "./parts";
+import { Badge, Fault } from "./parts";
 import { useLive } from "./poll";
 
 type Job = Schemas["Job"];
@@ -38,7 +38,7 @@ export function Progress({ id, about, onEnd, onClose }: Props) {
   }, [done]);
   return (
     <section ref={section} tabIndex={-1} class="card progress" aria-label="Progress">
-      {fault && <p role="alert" class="fault">{fault.message}</p>}
+      <Fault of={fault} />
       {job ? <Stand job={job} about={about} /> : !fault && <p aria-busy="true">Looking how far the job has come …</p>}
       <button class="secondary" onClick={onClose}>Close</button>
     </section>

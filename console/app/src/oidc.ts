@@ -2,7 +2,7 @@
 // Tokens are not looked into: the API says whether they are good, and what for.
 import { signal } from "@preact/signals";
 import * as oauth from "oauth4webapi";
-import { lost } from "./api";
+import { lost, unanswered } from "./api";
 import { type Renewal, farewell, keep, leave, renewal } from "./session";
 
 /** Config is what a node says to whoever has not logged in. */
@@ -15,14 +15,13 @@ export interface Config {
 
 export const config = signal<Config>();
 
-/** readConfig reads config once. It throws if the node does not answer, which lost says. */
+/** readConfig reads config once. It throws NoAnswer if the node does not answer. */
 export async function readConfig(): Promise<Config> {
   if (!config.value) {
     try {
       config.value = await (await fetch("/console/config.json", { credentials: "omit", cache: "no-store" })).json();
-    } catch (fault) {
-      lost.value = "This node does not answer.";
-      throw fault;
+    } catch {
+      unanswered();
     }
     lost.value = "";
   }

@@ -1,9 +1,10 @@
 // Small parts that pages share.
 import type { ComponentChildren, TargetedEvent } from "preact";
 import { useEffect, useId, useLayoutEffect, useRef, useState } from "preact/hooks";
+import { NoAnswer } from "./api";
 import { distance, local } from "./format";
 
-/** Page is a page with its title, and says why what it shows may be old. */
+/** Page is a page with its title, and says why it could not be read. */
 export function Page(props: { title: string; about: ComponentChildren; fault?: Error; children: ComponentChildren }) {
   useEffect(() => {
     document.title = `${props.title} · Postdate`;
@@ -14,10 +15,15 @@ export function Page(props: { title: string; about: ComponentChildren; fault?: E
         <h1>{props.title}</h1>
         <p>{props.about}</p>
       </header>
-      {props.fault && <p role="alert" class="fault">{props.fault.message}</p>}
+      <Fault of={props.fault} />
       {props.children}
     </>
   );
+}
+
+/** Fault says why something could not be read. If there was no answer the frame says so, for all that is on the page. */
+export function Fault({ of }: { of: Error | undefined }) {
+  return of && !(of instanceof NoAnswer) ? <p role="alert" class="fault">{of.message}</p> : null;
 }
 
 /** Figure is a number that says what it counts. */

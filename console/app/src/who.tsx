@@ -1,7 +1,7 @@
 // Who is logged in, and for which tenant they act.
 import { useRef, useState } from "preact/hooks";
 import { answer, api } from "./api";
-import { Ask, Time } from "./parts";
+import { Ask, Fault, Time } from "./parts";
 import { type Caller, actFor, tenant } from "./session";
 
 /** Who says what the credential is for. */
@@ -31,7 +31,7 @@ const readAgainMs = 2000;
 export function ActFor({ own }: { own: string }) {
   const [known, setKnown] = useState<string[]>([]);
   const [asking, setAsking] = useState(false);
-  const [fault, setFault] = useState("");
+  const [fault, setFault] = useState<Error>();
   const readAt = useRef(-Infinity);
   const read = async () => {
     if (performance.now() < readAt.current + readAgainMs) return;
@@ -39,9 +39,9 @@ export function ActFor({ own }: { own: string }) {
     try {
       const { tenants } = await answer(api.GET("/v1/tenants"));
       setKnown(tenants.map((t) => t.tenant));
-      setFault("");
+      setFault(undefined);
     } catch (failed) {
-      setFault((failed as Error).message);
+      setFault(failed as Error);
     }
   };
   const names = [...new Set([...known, ...(tenant.value ? [tenant.value] : [])])].filter((name) => name !== own).sort();
@@ -62,7 +62,7 @@ export function ActFor({ own }: { own: string }) {
           <option value={other}>Another …</option>
         </select>
       </label>
-      {fault && <p role="alert" class="fault">{fault}</p>}
+      <Fault of={fault} />
       {asking && <AskTenant onClose={() => setAsking(false)} />}
     </>
   );

@@ -33,10 +33,9 @@ async function read(id: string, signal: AbortSignal) {
 function One({ id }: { id: string }) {
   const { value, fault, again } = useLive((signal) => read(id, signal), 2000, [tenant.value], ({ message }) => message.status !== "PENDING");
   const [said, setSaid] = useState<Said>();
-  const refused = fault instanceof Refusal ? fault : undefined; // the frame says so if there is no answer
-  const shown = refused?.problem.status === 404 ? undefined : value;
+  const shown = fault instanceof Refusal && fault.problem.status === 404 ? undefined : value;
   return (
-    <Page title={visible(id)} fault={refused} about={<><a href="/console/messages">Messages</a> › {shown ? <Kind message={shown.message} /> : "Message"}</>}>
+    <Page title={visible(id)} fault={fault} about={<><a href="/console/messages">Messages</a> › {shown ? <Kind message={shown.message} /> : "Message"}</>}>
       <div class="row level">
         {shown && <Badge state={shown.message.status} />}
         {shown && may("sched:w") && <Actions message={shown.message} again={again} tell={setSaid} />}

@@ -88,8 +88,7 @@ function ById() {
       await answer(api.GET("/v1/messages/{id}", { params: { path: { id } }, parseAs: "text" }));
       route(messageLink(id));
     } catch (failed) {
-      const sought = failed instanceof Refusal ? `${visible(id)}: ` : "";
-      setFault(sought + (failed as Error).message);
+      if (failed instanceof Refusal) setFault(`${visible(id)}: ${failed.message}`); // the frame says if there is no answer
     }
   };
   return (
@@ -145,7 +144,7 @@ class List {
       this.state = await this.read();
     } catch (fault) {
       if (this.stop.signal.aborted) return;
-      if (fault instanceof Refusal) this.fault = fault; // the frame says so if there is no answer
+      this.fault = fault as Error;
       this.state = "stopped";
     }
     this.changed();

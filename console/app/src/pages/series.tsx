@@ -4,7 +4,7 @@ import { type Schemas, answer, api } from "../api";
 import { Field, type Query, TimeField, useQuery } from "../filter";
 import { count, distance, inZone, local, zone } from "../format";
 import { usePaged } from "../paged";
-import { Act, Badge, Figure, Outcome, Page, type Said, Time } from "../parts";
+import { Act, Badge, Fault, Figure, Outcome, Page, type Said, Time } from "../parts";
 import { useLive } from "../poll";
 import { brief, facts } from "../rule";
 import { may, tenant } from "../session";
@@ -244,7 +244,7 @@ function Preview({ m, by }: { m: Recurring; by: Query }) {
       <form class="row" aria-label="Occurrences to come" onSubmit={(event) => event.preventDefault()}>
         <TimeField label={`From (${zone})`} name="from" by={by} />
       </form>
-      {fault && <p role="alert" class="fault">{fault.message}</p>}
+      <Fault of={fault} />
       {value && (
         <Table label="Occurrences to come" columns={occurrences(recurrence.timezone ?? "UTC")} rows={value.occurrences}
           id={(o) => o.time} empty="The rule has no occurrence from then on." />
