@@ -3,21 +3,28 @@ import { useLocation } from "preact-iso";
 import { useEffect, useState } from "preact/hooks";
 import { local } from "./format";
 
-/** Query is what the address says; set changes some of it, and "" removes a name. */
+/** link is the address of a page, with a query. What is "" is left out of it. */
+export function link(page: string, query: Record<string, string>): string {
+  const said = Object.entries(query).filter(([, value]) => value !== "");
+  return said.length > 0 ? `/console/${page}?${new URLSearchParams(said)}` : `/console/${page}`;
+}
+
+export const messageLink = (id: string) => link("message", { id });
+export const seriesLink = (id: string) => link("series", { id });
+
+/** Query is what the address of the page says. */
 export interface Query {
   query: Record<string, string>;
-  set(change: Record<string, string>): void;
+  /** link is the address with some of it changed; "" removes a name. */
+  link(change: Record<string, string>): string;
+  /** set goes to that address. replace: Back does not lead to the one before. */
+  set(change: Record<string, string>, replace?: boolean): void;
 }
 
 export function useQuery(): Query {
   const { path, query, route } = useLocation();
-  return {
-    query,
-    set(change) {
-      const left = Object.entries({ ...query, ...change }).filter(([, value]) => value !== "");
-      route(left.length > 0 ? `${path}?${new URLSearchParams(left)}` : path);
-    },
-  };
+  const changed = (change: Record<string, string>) => link(path.replace("/console/", ""), { ...query, ...change });
+  return { query, link: changed, set: (change, replace) => route(changed(change), replace) };
 }
 
 interface FieldProps {

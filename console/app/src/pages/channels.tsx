@@ -1,7 +1,7 @@
 // Channels: where messages go, how that goes, and what is set for it.
-import { useLocation } from "preact-iso";
 import { useMemo, useRef, useState } from "preact/hooks";
 import { type Schemas, answer, api } from "../api";
+import { link, useQuery } from "../filter";
 import { count, rate } from "../format";
 import { Act, Badge, Dialog, Page, Time } from "../parts";
 import { useLive } from "../poll";
@@ -65,30 +65,15 @@ function limitsOf({ maxPerSecond, maxInFlight }: Pick<Channel, "maxPerSecond" | 
   return limits.length > 0 ? `${limits.join(", ")}, per node` : "–";
 }
 
-/** useChoice keeps in the URL which names are shown and which channel is looked at. */
-function useChoice() {
-  const { path, query, route } = useLocation();
-  const { name = "", channel = "" } = query;
-  const to = (chosen: { name: string; channel: string }) => {
-    const q = new URLSearchParams(Object.entries(chosen).filter(([, value]) => value !== ""));
-    return q.size > 0 ? `${path}?${q}` : path;
-  };
-  return {
-    name,
-    channel,
-    filter: (text: string) => route(to({ name: text, channel }), true),
-    open: (c: string) => route(to({ name, channel: c })),
-    href: (c: string) => to({ name, channel: c }),
-  };
-}
-
 function Name({ channel }: { channel: string }) {
-  return <a href={useChoice().href(channel)} title={channel}>{channel}</a>;
+  return <a href={useQuery().link({ channel })} title={channel}>{channel}</a>;
 }
 
 export function Channels() {
   const { value: list, fault, again } = useChannels();
-  const { name, channel, filter, open } = useChoice();
+  const by = useQuery();
+  const { name = "", channel = "" } = by.query;
+  const open = (channel: string) => by.set({ channel });
   const rows = useMemo(() => list?.channels.filter((c) => c.channel.toLowerCase().includes(name.toLowerCase())), [list, name]);
   const whose = tenant.value ? ` of tenant ${tenant.value}` : "";
   return (
@@ -99,7 +84,7 @@ export function Channels() {
       <div class="row channels">
         <label>
           Name contains
-          <input type="search" value={name} maxLength={2048} onInput={(event) => filter(event.currentTarget.value)} />
+          <input type="search" value={name} maxLength={2048} onInput={(event) => by.set({ name: event.currentTarget.value }, true)} />
         </label>
         {may("channels:w") && <Other open={open} />}
       </div>
@@ -134,11 +119,10 @@ function Other(props: { open(channel: string): void }) {
 /** OfChannel shows all of one channel, and lets those change its settings who may. */
 function OfChannel(props: { name: string; state: Channel | undefined; whole: boolean; close(): void; again(): void }) {
   const { name, state: c } = props;
-  const q = new URLSearchParams({ channel: name });
   return (
     <Dialog title={name} onClose={props.close}>
       {c ? <Facts channel={c} /> : <p>{props.whole ? "Nothing is set for this channel, and no node has messages of it in hand." : "It is not read yet."}</p>}
-      {may("sched:r") && <p><a href={`/console/messages?${q}`}>Its messages</a> · <a href={`/console/failed?${q}`}>Its failed messages</a></p>}
+      {may("sched:r") && <p><a href={link("messages", { channel: name })}>Its messages</a> · <a href={link("failed", { channel: name })}>Its failed messages</a></p>}
       {may("channels:w") && (c || props.whole) && <Settings name={name} state={c} again={props.again} />}
       <footer>
         <button class="secondary" onClick={(event) => event.currentTarget.closest("dialog")!.close()}>Close</button>

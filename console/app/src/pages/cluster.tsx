@@ -1,9 +1,9 @@
 // Cluster: which nodes there are, and who owns which bucket, live.
 import { useSignal } from "@preact/signals";
-import { useLocation } from "preact-iso";
 import { useEffect, useMemo, useRef } from "preact/hooks";
 import { type Schemas, answer, api } from "../api";
 import { BucketMap, lateMs } from "../bucketmap";
+import { useQuery } from "../filter";
 import { count, local, ms } from "../format";
 import { Badge, Figure, Page, Time } from "../parts";
 import { useLive } from "../poll";
@@ -120,30 +120,24 @@ function ownedOf(watch: Watch): Map<string, number> {
 
 /** useChoice keeps in the URL which node's buckets are shown and which bucket is looked at. */
 function useChoice() {
-  const { path, query, route } = useLocation();
+  const { query, set } = useQuery();
   const inUrl = /^\d{1,5}$/.test(query.bucket ?? "") ? Number(query.bucket) : undefined;
   const picked = useSignal(inUrl);
   const written = useRef(inUrl);
   useEffect(() => {
     if (inUrl !== written.current) picked.value = written.current = inUrl;
   }, [inUrl]);
-  const go = (node: string, bucket: number | undefined, replace: boolean) => {
-    const q = new URLSearchParams();
-    if (node) q.set("node", node);
-    if (bucket !== undefined) q.set("bucket", String(bucket));
-    route(q.size > 0 ? `${path}?${q}` : path, replace);
-  };
-  const node = query.node ?? "";
+  const bucket = () => String(picked.value ?? "");
   return {
-    node,
+    node: query.node ?? "",
     picked,
     // Browsers refuse too many new URLs in a short time, which a key that is held down would make.
     settle: () => {
       if (picked.value === written.current) return;
       written.current = picked.value;
-      go(node, picked.value, true);
+      set({ bucket: bucket() }, true);
     },
-    choose: (name: string) => go(name, picked.value, false),
+    choose: (node: string) => set({ node, bucket: bucket() }),
   };
 }
 

@@ -3,6 +3,7 @@ import { useMemo, useRef } from "preact/hooks";
 import { useLocation } from "preact-iso";
 import { type Schemas, answer, api } from "../api";
 import { Chart, type Series, colours } from "../chart";
+import { link } from "../filter";
 import { count, length, local, rate, zone } from "../format";
 import { Figure, Page } from "../parts";
 import { useLive } from "../poll";
@@ -73,13 +74,9 @@ function rangeOf({ preset, from, to }: View, now: number): Range {
 
 const iso = (at: number) => new Date(at).toISOString();
 
-function address(page: string, query: Record<string, string>): string {
-  return `/console/${page}?${new URLSearchParams(Object.entries(query).filter(([, value]) => value !== ""))}`;
-}
-
 function zoomed(from: number, to: number, channel: string): string {
   const range = whole(from, to);
-  return address("coming", { from: iso(range.from), to: iso(range.to), channel });
+  return link("coming", { from: iso(range.from), to: iso(range.to), channel });
 }
 
 /** Slot is a slot of the API, with its end. */
@@ -138,7 +135,7 @@ export function Coming() {
         <div role="group" aria-label="The next" class="picks">
           <span aria-hidden="true">Next</span>
           {Object.entries(presets).map(([key, { name }]) => (
-            <button key={key} class="secondary" aria-pressed={key === preset} onClick={() => route(address("coming", { for: key, channel }))}>{name}</button>
+            <button key={key} class="secondary" aria-pressed={key === preset} onClick={() => route(link("coming", { for: key, channel }))}>{name}</button>
           ))}
         </div>
         <Moves range={rangeOf(view, Date.now())} zoom={zoom} />
@@ -176,7 +173,7 @@ function Filter({ view, seen }: { view: View; seen: Slot[] }) {
   const { url, query, route } = useLocation();
   const names = useRef(new Set<string>());
   for (const slot of seen) for (const { channel } of slot.channels) names.current.add(channel);
-  const set = (channel: string) => channel !== view.channel && route(address("coming", { ...query, channel }));
+  const set = (channel: string) => channel !== view.channel && route(link("coming", { ...query, channel }));
   return (
     <form class="picks" onSubmit={(event) => (event.preventDefault(), set(new FormData(event.currentTarget).get("channel")!.toString().trim()))}>
       <label>
@@ -304,7 +301,7 @@ function Slots({ shown, channel, onZoom }: { shown: Upcoming; channel: string; o
       cell: (slot) => {
         const range = { from: iso(slot.from), to: iso(slot.to) };
         const words = <time dateTime={range.from} title={range.from}>{local(slot.from)}</time>;
-        if (step <= minute) return <a href={address("messages", { ...range, status: "PENDING", channel })}>{words}</a>;
+        if (step <= minute) return <a href={link("messages", { ...range, status: "PENDING", channel })}>{words}</a>;
         return <a href={zoomed(slot.from, slot.to, channel)} onClick={onZoom}>{words}</a>;
       },
     },

@@ -1,13 +1,12 @@
 // Failed: what could not be delivered, by channel and reason, to be tried again or deleted.
 import { useMemo } from "preact/hooks";
 import { type Schemas, answer, api } from "../api";
-import { Field, type Query, TimeField, useQuery } from "../filter";
+import { Field, type Query, TimeField, messageLink, useQuery } from "../filter";
 import { count, visible, zone } from "../format";
 import { Progress } from "../job";
 import { Act, Page, Time } from "../parts";
 import { useLive } from "../poll";
 import { may, tenant } from "../session";
-import { messageLink } from "./message";
 
 type Group = Schemas["FailureGroup"];
 

@@ -3,6 +3,7 @@ import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
 import { useLocation } from "preact-iso";
 import { Refusal, type Schemas, answer, api } from "../api";
+import { link, messageLink, seriesLink } from "../filter";
 import { local, visible, zone } from "../format";
 import { Act, Badge, Outcome, Page, type Said, Time } from "../parts";
 import { Copy, Payload, member } from "../payload";
@@ -10,9 +11,6 @@ import { useLive } from "../poll";
 import { may, tenant } from "../session";
 
 type Message = Schemas["Message"];
-
-export const messageLink = (id: string) => `/console/message?id=${encodeURIComponent(id)}`;
-const seriesLink = (id: string) => `/console/series?id=${encodeURIComponent(id)}`;
 
 export function MessagePage() {
   const id = useLocation().query.id ?? "";
@@ -249,7 +247,7 @@ function Facts({ message: m }: { message: Message }) {
 function LabelLinks({ labels }: { labels: string[] }) {
   return (
     <ul class="labels">
-      {labels.map((label) => <li key={label}><a href={`/console/messages?label=${encodeURIComponent(label)}`}>{label}</a></li>)}
+      {labels.map((label) => <li key={label}><a href={link("messages", { label })}>{label}</a></li>)}
     </ul>
   );
 }

@@ -2,12 +2,11 @@
 import { useEffect, useMemo, useReducer, useState } from "preact/hooks";
 import { useLocation } from "preact-iso";
 import { Refusal, type Schemas, answer, api } from "../api";
-import { Field, type Query, TimeField, useQuery } from "../filter";
+import { Field, type Query, TimeField, messageLink, useQuery } from "../filter";
 import { count, local, visible } from "../format";
 import { Badge, Page, Time } from "../parts";
 import { tenant } from "../session";
 import { type Column, Table } from "../table";
-import { messageLink } from "./message";
 
 /** Row is what the list keeps of a message: there may be many, and payloads are long. */
 interface Row {

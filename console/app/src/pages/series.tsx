@@ -1,7 +1,7 @@
 // Series: the messages that recur, and one of them with what comes of its rule.
 import { useRef, useState } from "preact/hooks";
 import { type Schemas, answer, api } from "../api";
-import { Field, type Query, TimeField, useQuery } from "../filter";
+import { Field, type Query, TimeField, messageLink, seriesLink, useQuery } from "../filter";
 import { count, distance, inZone, local, zone } from "../format";
 import { usePaged } from "../paged";
 import { Act, Badge, Fault, Figure, Outcome, Page, type Said, Time } from "../parts";
@@ -9,7 +9,6 @@ import { useLive } from "../poll";
 import { brief, facts } from "../rule";
 import { may, tenant } from "../session";
 import { type Column, Table } from "../table";
-import { messageLink } from "./message";
 
 type Message = Schemas["Message"];
 
@@ -33,7 +32,7 @@ const columns: Column<Recurring>[] = [
   {
     name: "Series",
     value: (m) => m.scheduleId,
-    cell: (m) => <a href={`/console/series?id=${encodeURIComponent(m.scheduleId)}`} title={m.scheduleId}>{m.scheduleId}</a>,
+    cell: (m) => <a href={seriesLink(m.scheduleId)} title={m.scheduleId}>{m.scheduleId}</a>,
   },
   { name: "State", value: state, cell: (m) => <Badge state={state(m)} /> },
   { name: "Rule", value: (m) => brief(m.recurrence), cell: (m) => <code title={brief(m.recurrence)}>{brief(m.recurrence)}</code> },

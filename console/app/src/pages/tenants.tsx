@@ -1,7 +1,7 @@
 // Tenants and keys: what tenants may use and do use, and who may call the API for them.
 import { useMemo, useState } from "preact/hooks";
-import { useLocation } from "preact-iso";
 import { type Schemas, answer, api } from "../api";
+import { useQuery } from "../filter";
 import { bytes, count, distance } from "../format";
 import { Ask, Badge, Dialog, Page, Time } from "../parts";
 import { useLive } from "../poll";
@@ -19,8 +19,8 @@ const everyMs = 4000;
 
 export function Tenants() {
   const { asked, keyId } = caller.value!;
-  const { query, route } = useLocation();
-  const filter = query.tenant ?? "";
+  const by = useQuery();
+  const filter = by.query.tenant ?? "";
   const [open, setOpen] = useState<Open>();
   const [said, setSaid] = useState("");
   const tenants = useLive((signal) => answer(api.GET("/v1/tenants", { signal })), everyMs);
@@ -40,7 +40,7 @@ export function Tenants() {
         <label>
           Only tenants with{" "}
           <input type="search" value={filter} placeholder="part of a name" maxLength={64}
-            onInput={({ currentTarget: { value } }) => route(value ? `/console/tenants?tenant=${encodeURIComponent(value)}` : "/console/tenants", true)} />
+            onInput={(event) => by.set({ tenant: event.currentTarget.value }, true)} />
         </label>
       </div>
       <output class="done" role="status">{said}</output>
