@@ -2,7 +2,7 @@
 import { useEffect, useRef } from "preact/hooks";
 import { type Schemas, answer, api } from "./api";
 import { count, visible } from "./format";
-import { Badge, Fault } from "./parts";
+import { Badge, Facts, Fault } from "./parts";
 import { useLive } from "./poll";
 
 type Job = Schemas["Job"];
@@ -52,7 +52,7 @@ function Stand({ job, about }: { job: Job; about?: number }) {
   return (
     <>
       <h2>{names[job.kind]} <Badge state={running ? "running" : "done"} /></h2>
-      <Selected filter={job.filter} />
+      <Facts facts={Object.entries(job.filter).map(([name, value]) => [name, visible(String(value))])} />
       <progress aria-label="Messages that the job is through with" max={known || undefined} value={known ? (running ? seen : known) : undefined} />
       <p role="status">
         {running ? "The job is running" : "The job is done"}: {count(job.done)} {did[job.kind]}, {count(job.failed)} could not be
@@ -60,15 +60,5 @@ function Stand({ job, about }: { job: Job; about?: number }) {
       </p>
       {job.lastError && <p class="fault">{running ? "It waits" : "Why the last of these could not"}: {visible(job.lastError)}</p>}
     </>
-  );
-}
-
-function Selected({ filter }: { filter: Schemas["JobFilter"] }) {
-  return (
-    <dl class="facts">
-      {Object.entries(filter).map(([name, value]) => (
-        <div key={name}><dt>{name}</dt><dd>{visible(String(value))}</dd></div>
-      ))}
-    </dl>
   );
 }

@@ -2,7 +2,7 @@
 import type { ComponentChildren, TargetedEvent } from "preact";
 import { useEffect, useId, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { NoAnswer } from "./api";
-import { distance, local } from "./format";
+import { distance, local, visible } from "./format";
 
 /** Page is a page with its title, and says why it could not be read. */
 export function Page(props: { title: string; about: ComponentChildren; fault?: Error; children: ComponentChildren }) {
@@ -54,6 +54,22 @@ const shades: Record<string, string> = {
   left: "off", cancelled: "off", done: "good", SKIPPED: "off", delivered: "good", refused: "bad", unknown: "wait",
 };
 
+/** Cut is a text that may be longer than its cell; "" is shown as –. */
+export function Cut({ text }: { text: string | undefined }) {
+  if (!text) return <>–</>;
+  const shown = visible(text);
+  return <span title={shown}>{shown}</span>;
+}
+
+/** Facts is a list of facts by their names. Those whose value is undefined or false are left out. */
+export function Facts(props: { facts: [name: ComponentChildren, value: ComponentChildren][]; form?: "wide" | "short"; label?: string }) {
+  return (
+    <dl class={`facts ${props.form ?? ""}`} aria-label={props.label}>
+      {props.facts.map(([name, value], i) => value !== undefined && value !== false && <div key={i}><dt>{name}</dt><dd>{value}</dd></div>)}
+    </dl>
+  );
+}
+
 /** Badge shows a state: in words, and in a colour. */
 export function Badge(props: { state: string }) {
   return <span class={`badge ${shades[props.state] ?? "wait"}`}>{props.state}</span>;
@@ -93,10 +109,6 @@ export function Act(props: ActProps) {
     }
     setBusy(false);
   };
-  const submit = (event: TargetedEvent<HTMLFormElement>) => {
-    event.preventDefault();
-    void run(new FormData(event.currentTarget));
-  };
   return (
     <span class="act">
       <button class={props.danger ? "danger" : props.quiet ? "outline secondary" : ""} aria-busy={busy}
@@ -104,19 +116,23 @@ export function Act(props: ActProps) {
         {props.children}
       </button>
       {asked && (
-        <Dialog title={props.confirm!} onClose={() => setAsked(false)}>
-          <form onSubmit={submit}>
-            {props.fields}
-            <footer>
-              <button type="button" class="secondary" onClick={() => setAsked(false)}>No</button>
-              <button class={props.danger ? "danger" : ""}>{props.children}</button>
-            </footer>
-          </form>
-        </Dialog>
+        <Ask title={props.confirm!} yes={props.children} danger={props.danger} onClose={() => setAsked(false)} run={run}>
+          {props.fields}
+        </Ask>
       )}
       <Outcome said={outcome} />
     </span>
   );
+}
+
+/** Copy puts a text on the clipboard. */
+export function Copy(props: { text: string; children: string }) {
+  const run = async () => {
+    if (!navigator.clipboard) throw new Error("The browser lets a page copy only over HTTPS or from localhost.");
+    await navigator.clipboard.writeText(props.text);
+    return "Copied.";
+  };
+  return <Act quiet run={run}>{props.children}</Act>;
 }
 
 /** Outcome says what became of a call. */
@@ -127,23 +143,25 @@ export function Outcome({ said }: { said?: Said }) {
 interface AskProps {
   title: string;
   /** yes says what the button does. */
-  yes: string;
+  yes: ComponentChildren;
   danger?: boolean;
-  /** run makes the call, and closes the dialog when that is done. */
-  run(): Promise<void>;
+  /** run gets what the fields hold. It makes the call, and closes the dialog when that is done. */
+  run(fields: FormData): Promise<void>;
   onClose(): void;
   children: ComponentChildren;
 }
 
-/** Ask is a dialog with a form that makes a call: it stays and says why if that is not done. */
+/** Ask is a dialog with a form that makes a call: it stays and says why if run throws. */
 export function Ask(props: AskProps) {
   const [busy, setBusy] = useState(false);
   const [fault, setFault] = useState("");
-  const run = async () => {
+  const submit = async (event: TargetedEvent<HTMLFormElement>) => {
+    event.preventDefault();
+    const fields = new FormData(event.currentTarget);
     setBusy(true);
     setFault("");
     try {
-      await props.run();
+      await props.run(fields);
     } catch (failed) {
       setFault((failed as Error).message);
     }
@@ -151,17 +169,11 @@ export function Ask(props: AskProps) {
   };
   return (
     <Dialog title={props.title} onClose={props.onClose}>
-      <form
-        class="ask"
-        onSubmit={(event) => {
-          event.preventDefault();
-          void run();
-        }}
-      >
+      <form onSubmit={(event) => void submit(event)}>
         {props.children}
         {fault && <p role="alert" class="fault">{fault}</p>}
         <footer>
-          <button type="button" class="secondary" onClick={props.onClose}>Cancel</button>
+          <button type="button" class="secondary" onClick={props.onClose}>Close</button>
           <button class={props.danger ? "danger" : ""} aria-busy={busy} disabled={busy}>{props.yes}</button>
         </footer>
       </form>
@@ -172,18 +184,15 @@ export function Ask(props: AskProps) {
 /** Dialog lies over the page until it is closed, by Escape, too. */
 export function Dialog(props: { title: string; onClose(): void; children: ComponentChildren }) {
   const dialog = useRef<HTMLDialogElement>(null);
-  const here = useRef(true);
   const title = useId();
   useLayoutEffect(() => {
     const shown = dialog.current!;
     shown.showModal();
-    return () => {
-      here.current = false; // the browser says later that it is closed, when another one may be open
-      shown.close(); // gives the focus back, as long as the dialog is in the document
-    };
+    return () => shown.close(); // gives the focus back, as long as the dialog is in the document
   }, []);
   return (
-    <dialog ref={dialog} aria-labelledby={title} onClose={() => here.current && props.onClose()}>
+    // What closes as it goes has told nobody: another dialog may be there by then.
+    <dialog ref={dialog} aria-labelledby={title} onClose={() => dialog.current && props.onClose()}>
       <article>
         <h2 id={title}>{props.title}</h2>
         {props.children}

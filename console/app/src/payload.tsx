@@ -1,7 +1,7 @@
 // The payload of a message: as JSON, as text or byte by byte.
 import { useId, useMemo, useState } from "preact/hooks";
 import { bytes as size, count, visible } from "./format";
-import { Act } from "./parts";
+import { Copy } from "./parts";
 
 const token = /"[^"\\]*(?:\\.[^"\\]*)*"|[{}[\],:]|[^\s"{}[\],:]+/g;
 
@@ -142,16 +142,6 @@ export function Payload(props: Props) {
       )}
     </section>
   );
-}
-
-/** Copy puts a text on the clipboard. */
-export function Copy(props: { text: string; children: string }) {
-  const run = async () => {
-    if (!navigator.clipboard) throw new Error("The browser lets a page copy only over HTTPS or from localhost.");
-    await navigator.clipboard.writeText(props.text);
-    return "Copied.";
-  };
-  return <Act quiet run={run}>{props.children}</Act>;
 }
 
 function download(bytes: Uint8Array<ArrayBuffer>, file: string) {

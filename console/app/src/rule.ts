@@ -47,42 +47,39 @@ const overlaps = {
 };
 
 /** Fact is a field of a rule: its name in the API, and what it says. */
-export interface Fact {
-  name: string;
-  words: string;
-}
+type Fact = [name: string, words: string];
 
-/** facts says all that a rule says, and what holds where it says nothing. created is when its series was created. */
-export function facts(r: Recurrence, created: string): Fact[] {
+/** factsOf says all that a rule says, and what holds where it says nothing. created is when its series was created. */
+export function factsOf(r: Recurrence, created: string): Fact[] {
   const all: (Fact | false | undefined | "")[] = [
-    r.every && { name: "every", words: `Every ${duration(r.every)}, however long a delivery takes.` },
-    r.every && { name: "anchor", words: anchorWords(r, created) },
-    r.cron && { name: "cron", words: `${r.cron} – ${cronWords(r.cron)}` },
-    r.timezone && { name: "timezone", words: `By the clocks of ${r.timezone}.` },
-    r.start && { name: "start", words: `No occurrence lies before ${local(r.start)}.` },
-    { name: "end", words: r.end ? `No occurrence lies after ${local(r.end)}.` : "It has no end." },
-    r.maxRuns !== undefined && {
-      name: "maxRuns",
-      words: `It ends after ${r.maxRuns} occurrences. Skipped ones count, but not those that a pause or a change of the rule skips.`,
-    },
-    {
-      name: "jitter",
-      words: r.jitter
+    r.every && ["every", `Every ${duration(r.every)}, however long a delivery takes.`],
+    r.every && ["anchor", anchorWords(r, created)],
+    r.cron && ["cron", `${r.cron} – ${cronWords(r.cron)}`],
+    r.timezone && ["timezone", `By the clocks of ${r.timezone}.`],
+    r.start && ["start", `No occurrence lies before ${local(r.start)}.`],
+    ["end", r.end ? `No occurrence lies after ${local(r.end)}.` : "It has no end."],
+    r.maxRuns !== undefined && [
+      "maxRuns",
+      `It ends after ${r.maxRuns} occurrences. Skipped ones count, but not those that a pause or a change of the rule skips.`,
+    ],
+    [
+      "jitter",
+      r.jitter
         ? `Each occurrence begins later by a part of ${duration(r.jitter)}, which differs from one to the next, and before the next one.`
         : "None: each occurrence begins at its time.",
-    },
-    {
-      name: "misfire",
-      words: `Of occurrences that could not begin within ${duration(r.misfireAfter ?? "PT1M")} after their time, ${misfires[r.misfire ?? "fire_once"]}.`,
-    },
-    r.cron && {
-      name: "gap",
-      words: `If a clock is set forward over a local time, ${r.gap ? gaps[r.gap] : `${gaps.after}; ${gaps.skip} if the rule names all 24 hours`}.`,
-    },
-    r.cron && {
-      name: "overlap",
-      words: `If a clock is set back and a local time comes twice, ${r.overlap ? overlaps[r.overlap] : `${overlaps.first}; ${overlaps.both} if the rule names all 24 hours`}.`,
-    },
+    ],
+    [
+      "misfire",
+      `Of occurrences that could not begin within ${duration(r.misfireAfter ?? "PT1M")} after their time, ${misfires[r.misfire ?? "fire_once"]}.`,
+    ],
+    r.cron && [
+      "gap",
+      `If a clock is set forward over a local time, ${r.gap ? gaps[r.gap] : `${gaps.after}; ${gaps.skip} if the rule names all 24 hours`}.`,
+    ],
+    r.cron && [
+      "overlap",
+      `If a clock is set back and a local time comes twice, ${r.overlap ? overlaps[r.overlap] : `${overlaps.first}; ${overlaps.both} if the rule names all 24 hours`}.`,
+    ],
   ];
   return all.filter((fact): fact is Fact => Boolean(fact));
 }

@@ -30,7 +30,7 @@ test("Channels shows which brokers are down, and finds channels by name", async 
     await expect(row(page, name)).toContainText((await channel(node, name)).lastError);
   }
   await expect(row(page, "inbox:quiet")).toContainText("paused");
-  await expect(row(page, hostile)).toContainText("3 in flight, per node");
+  await expect(row(page, hostile.replace("\u202e", "⟨U+202E⟩"))).toContainText("3 in flight, per node");
   await accessible(page);
   await fits(page);
 
@@ -79,7 +79,7 @@ test("Channels pauses, limits and redirects what the API then says", async ({ no
   await expect(page.getByRole("dialog", { name: "?" })).toContainText("They can be cancelled meanwhile.");
   await accessible(page);
   await fits(page);
-  await page.getByRole("button", { name: "No" }).click();
+  await page.getByRole("dialog", { name: "?" }).getByRole("button", { name: "Close" }).click();
   expect(await channel(node, name)).toBeUndefined();
   await act(page, "Pause the channel", true);
   await expect(dialog).toContainText("It is paused.");

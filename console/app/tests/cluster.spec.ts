@@ -16,7 +16,7 @@ const shown = (page: Page) =>
 const rowOf = (page: Page, table: string, first: string) =>
   page.getByRole("region", { name: table, exact: true }).getByRole("row", { name: new RegExp(`^${first} `) });
 
-const detail = (page: Page, name: string) => page.locator(".details div", { has: page.getByText(name, { exact: true }) }).locator("dd");
+const detail = (page: Page, name: string) => page.locator(".facts div", { has: page.getByText(name, { exact: true }) }).locator("dd");
 
 test("Cluster shows a node that is alone with all its buckets", async ({ start, page }) => {
   const node = await start("--node-id", "solo", "--buckets", "300");

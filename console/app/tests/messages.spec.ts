@@ -197,7 +197,7 @@ test("Actions do what they say", async ({ start, page }) => {
 
   await page.getByRole("button", { name: "Move the message" }).click();
   await dialog.getByRole("button", { name: "Tomorrow" }).click();
-  await dialog.getByRole("button", { name: "No" }).click();
+  await dialog.getByRole("button", { name: "Close" }).click();
   await expect(dialog).toHaveCount(0);
   expect((await node.call("GET", path("a"))).executionTime).toBe("2040-07-01T10:30:00.000Z");
 

@@ -138,7 +138,7 @@ test("a key is made, shown once, used and revoked", async ({ guarded: node, page
   await accessible(page);
   await fits(page);
   await shown.getByRole("button", { name: "Copy the key" }).click();
-  await expect(shown.getByText("It is copied.")).toBeVisible();
+  await expect(shown.getByText("Copied.")).toBeVisible();
   expect(await page.evaluate(() => navigator.clipboard.readText())).toBe(secret);
   await shown.getByRole("button", { name: "I have kept it" }).click();
   await expect(page.getByRole("button", { name: "Make a key" })).toBeFocused();
@@ -154,7 +154,7 @@ test("a key is made, shown once, used and revoked", async ({ guarded: node, page
 
   await page.getByRole("button", { name: `Revoke key ${made.id}` }).click();
   await expect(page.getByRole("dialog")).toContainText("It is a key of tenant acme");
-  await page.getByRole("button", { name: "Cancel" }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Close" }).click();
   expect(await keys()).toHaveLength(2);
   await page.getByRole("button", { name: `Revoke key ${made.id}` }).click();
   await page.getByRole("button", { name: "Revoke the key" }).click();

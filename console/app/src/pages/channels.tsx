@@ -2,8 +2,8 @@
 import { useMemo, useRef, useState } from "preact/hooks";
 import { type Schemas, answer, api } from "../api";
 import { link, useQuery } from "../filter";
-import { count, rate } from "../format";
-import { Act, Badge, Dialog, Page, Time } from "../parts";
+import { count, rate, visible } from "../format";
+import { Act, Badge, Cut, Dialog, Facts, Page, Time } from "../parts";
 import { useLive } from "../poll";
 import { may, tenant } from "../session";
 import { type Column, Table } from "../table";
@@ -45,8 +45,6 @@ function useChannels() {
   };
 }
 
-const cell = (text: string | undefined) => (text ? <span title={text}>{text}</span> : <>–</>);
-
 const columns: Column<Channel>[] = [
   { name: "Channel", value: (c) => c.channel, cell: (c) => <Name channel={c.channel} /> },
   { name: "State", value: (c) => c.state, cell: (c) => <Badge state={c.state} /> },
@@ -54,8 +52,8 @@ const columns: Column<Channel>[] = [
   { name: "In hand", value: (c) => c.inHand, number: true, cell: (c) => count(c.inHand) },
   { name: "Parked", value: (c) => (c.parked ? "yes" : "–") },
   { name: "Limits", value: (c) => c.maxPerSecond, cell: (c) => limitsOf(c) },
-  { name: "Failure channel", value: (c) => c.failureChannel ?? "", cell: (c) => cell(c.failureChannel) },
-  { name: "Last error", value: (c) => c.lastError ?? "", cell: (c) => (c.lastErrorAt ? <><small><Time at={c.lastErrorAt} /></small> {cell(c.lastError)}</> : <>–</>) },
+  { name: "Failure channel", value: (c) => c.failureChannel ?? "", cell: (c) => <Cut text={c.failureChannel} /> },
+  { name: "Last error", value: (c) => c.lastError ?? "", cell: (c) => (c.lastErrorAt ? <><small><Time at={c.lastErrorAt} /></small> <Cut text={c.lastError} /></> : <>–</>) },
 ];
 
 function limitsOf({ maxPerSecond, maxInFlight }: Pick<Channel, "maxPerSecond" | "maxInFlight">): string {
@@ -66,7 +64,7 @@ function limitsOf({ maxPerSecond, maxInFlight }: Pick<Channel, "maxPerSecond" | 
 }
 
 function Name({ channel }: { channel: string }) {
-  return <a href={useQuery().link({ channel })} title={channel}>{channel}</a>;
+  return <a href={useQuery().link({ channel })}><Cut text={channel} /></a>;
 }
 
 export function Channels() {
@@ -120,8 +118,8 @@ function Other(props: { open(channel: string): void }) {
 function OfChannel(props: { name: string; state: Channel | undefined; whole: boolean; close(): void; again(): void }) {
   const { name, state: c } = props;
   return (
-    <Dialog title={name} onClose={props.close}>
-      {c ? <Facts channel={c} /> : <p>{props.whole ? "Nothing is set for this channel, and no node has messages of it in hand." : "It is not read yet."}</p>}
+    <Dialog title={visible(name)} onClose={props.close}>
+      {c ? <State channel={c} /> : <p>{props.whole ? "Nothing is set for this channel, and no node has messages of it in hand." : "It is not read yet."}</p>}
       {may("sched:r") && <p><a href={link("messages", { channel: name })}>Its messages</a> · <a href={link("failed", { channel: name })}>Its failed messages</a></p>}
       {may("channels:w") && (c || props.whole) && <Settings name={name} state={c} again={props.again} />}
       <footer>
@@ -131,20 +129,20 @@ function OfChannel(props: { name: string; state: Channel | undefined; whole: boo
   );
 }
 
-function Facts({ channel: c }: { channel: Channel }) {
+function State({ channel: c }: { channel: Channel }) {
   return (
-    <dl class="details" aria-label="State">
-      <div><dt>State</dt><dd><Badge state={c.state} /></dd></div>
-      <div><dt>In flight</dt><dd>{count(c.inFlight)} at the broker</dd></div>
-      <div><dt>In hand</dt><dd>{count(c.inHand)} in the memory of nodes</dd></div>
-      <div><dt>Parked</dt><dd>{c.parked ? "some wait in the store until it is up again" : "none"}</dd></div>
-      <div><dt>Limits</dt><dd>{limitsOf(c)}</dd></div>
-      <div><dt>Failure channel</dt><dd>{c.failureChannel ?? "none"}</dd></div>
-      <div>
-        <dt>Last error{c.lastErrorNode && `, of node ${c.lastErrorNode}`}</dt>
-        <dd>{c.lastError ?? "none"}{c.lastErrorAt && <> (<Time at={c.lastErrorAt} far />)</>}</dd>
-      </div>
-    </dl>
+    <Facts form="short" label="State" facts={[
+      ["State", <Badge state={c.state} />],
+      ["In flight", `${count(c.inFlight)} at the broker`],
+      ["In hand", `${count(c.inHand)} in the memory of nodes`],
+      ["Parked", c.parked ? "some wait in the store until it is up again" : "none"],
+      ["Limits", limitsOf(c)],
+      ["Failure channel", visible(c.failureChannel ?? "none")],
+      [
+        c.lastErrorNode ? `Last error, of node ${c.lastErrorNode}` : "Last error",
+        <>{visible(c.lastError ?? "none")}{c.lastErrorAt && <> (<Time at={c.lastErrorAt} far />)</>}</>,
+      ],
+    ]} />
   );
 }
 

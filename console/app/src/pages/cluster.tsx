@@ -5,7 +5,7 @@ import { type Schemas, answer, api } from "../api";
 import { BucketMap, lateMs } from "../bucketmap";
 import { useQuery } from "../filter";
 import { count, local, ms } from "../format";
-import { Badge, Figure, Page, Time } from "../parts";
+import { Badge, Facts, Figure, Page, Time } from "../parts";
 import { useLive } from "../poll";
 import { type Column, Table } from "../table";
 import { type Change, type Watch, isSilent, look } from "../watch";
@@ -67,7 +67,7 @@ interface NodeRow { member: Member; here: boolean; silent: boolean; buckets: num
 const nodeColumns: Column<NodeRow>[] = [
   { name: "Node", value: (r) => r.member.node, cell: (r) => <><i class={`swatch c${r.colour}`} />{r.member.node}{r.here && <small> answers here</small>}</> },
   { name: "Address", value: (r) => r.member.address },
-  { name: "State", value: (r) => r.member.state, cell: (r) => <><Badge state={r.member.state} />{r.silent && <strong class="far"> does not answer</strong>}</> },
+  { name: "State", value: (r) => r.member.state, cell: (r) => <><Badge state={r.member.state} />{r.silent && <strong class="bad"> does not answer</strong>}</> },
   { name: "Buckets", value: (r) => r.buckets, number: true, cell: (r) => count(r.buckets) },
   { name: "Clock", value: (r) => r.member.clockOffsetMs ?? -Infinity, number: true, cell: (r) => <Clock offset={r.member.clockOffsetMs} /> },
   { name: "Lease left", value: (r) => r.member.lease?.leftMs ?? -1, cell: (r) => <Lease row={r} /> },
@@ -76,7 +76,7 @@ const nodeColumns: Column<NodeRow>[] = [
 function Clock({ offset }: { offset: number | undefined }) {
   if (offset === undefined) return <>–</>;
   const words = `${ms(Math.abs(offset))} ${offset < 0 ? "behind" : "ahead"}`;
-  return Math.abs(offset) > farMs ? <strong class="far">{words}: set the clock</strong> : <>{words}</>;
+  return Math.abs(offset) > farMs ? <strong class="bad">{words}: set the clock</strong> : <>{words}</>;
 }
 
 function Lease({ row: { member } }: { row: NodeRow }) {
@@ -104,7 +104,7 @@ function Nodes({ watch }: { watch: Watch }) {
     }));
   }, [watch]);
   return (
-    <section class="part-of-page">
+    <section class="block">
       <h2>Nodes</h2>
       <p class="about">The clock is compared with the store's. Others take a node's buckets when its lease has ended.</p>
       <Table label="Nodes" columns={nodeColumns} rows={rows} id={(r) => r.member.node} sortable empty="No node is known." />
@@ -180,14 +180,14 @@ function Details({ bucket: b, watch }: { bucket: Bucket | undefined; watch: Watc
   if (!b) return <p class="about">Click a bucket, or go through them with the arrow keys, to see more of it.</p>;
   const moved = watch.moved.get(b.bucket);
   return (
-    <dl class="details" aria-label={`Bucket ${b.bucket}`}>
-      <div><dt>Bucket</dt><dd>{b.bucket}</dd></div>
-      <div><dt>Owner</dt><dd>{b.owner || "nobody"}{moved !== undefined && <small> since {local(moved)}</small>}</dd></div>
-      <div><dt>Token</dt><dd>{count(b.token)}</dd></div>
-      <div><dt>Lag</dt><dd>{ms(b.lag)}</dd></div>
-      <div><dt>Settled up to</dt><dd>{b.checkpoint ? <Time at={b.checkpoint} /> : "–"}</dd></div>
-      <div><dt>Claimed up to</dt><dd>{b.claimed ? <Time at={b.claimed} /> : "–"}</dd></div>
-    </dl>
+    <Facts form="short" label={`Bucket ${b.bucket}`} facts={[
+      ["Bucket", b.bucket],
+      ["Owner", <>{b.owner || "nobody"}{moved !== undefined && <small> since {local(moved)}</small>}</>],
+      ["Token", count(b.token)],
+      ["Lag", ms(b.lag)],
+      ["Settled up to", b.checkpoint ? <Time at={b.checkpoint} /> : "–"],
+      ["Claimed up to", b.claimed ? <Time at={b.claimed} /> : "–"],
+    ]} />
   );
 }
 
@@ -223,7 +223,7 @@ const bucketColumns: Column<BucketRow>[] = [
   { name: "Bucket", value: (b) => b.bucket, number: true },
   { name: "Owner", value: (b) => b.owner, cell: (b) => (b.owner ? <><i class={`swatch c${b.colour}`} />{b.owner}</> : "nobody") },
   { name: "Token", value: (b) => b.token, number: true, cell: (b) => count(b.token) },
-  { name: "Lag", value: (b) => b.lag, number: true, cell: (b) => (b.lag > lateMs ? <strong class="far">{ms(b.lag)}</strong> : ms(b.lag)) },
+  { name: "Lag", value: (b) => b.lag, number: true, cell: (b) => (b.lag > lateMs ? <strong class="bad">{ms(b.lag)}</strong> : ms(b.lag)) },
   { name: "Settled up to", value: (b) => b.checkpoint ?? "", cell: (b) => (b.checkpoint ? <Time at={b.checkpoint} /> : "–") },
   { name: "Claimed up to", value: (b) => b.claimed ?? "", cell: (b) => (b.claimed ? <Time at={b.claimed} /> : "–") },
   { name: "Owner since", value: (b) => b.since ?? 0, cell: (b) => (b.since === undefined ? <small>before this page</small> : local(b.since)) },
@@ -238,7 +238,7 @@ function BucketTable({ watch, node }: { watch: Watch; node: string }) {
     [watch, node],
   );
   return (
-    <section class="part-of-page">
+    <section class="block">
       <h2>{node ? `Buckets of ${node}` : "Buckets"}</h2>
       <p class="about">
         The token grows with each change of owner. The lag is how long the earliest message that is not settled has been due; of

@@ -5,8 +5,8 @@ import { useLocation } from "preact-iso";
 import { Refusal, type Schemas, answer, api } from "../api";
 import { link, messageLink, seriesLink } from "../filter";
 import { local, visible, zone } from "../format";
-import { Act, Badge, Outcome, Page, type Said, Time } from "../parts";
-import { Copy, Payload, member } from "../payload";
+import { Act, Badge, Copy, Facts, Outcome, Page, type Said, Time } from "../parts";
+import { Payload, member } from "../payload";
 import { useLive } from "../poll";
 import { may, tenant } from "../session";
 
@@ -43,7 +43,7 @@ function One({ id }: { id: string }) {
       {shown && (
         <div class="message">
           <Life message={shown.message} />
-          <Facts message={shown.message} />
+          <What message={shown.message} />
           <Payload raw={shown.payload} contentType={shown.message.contentType} encoding={shown.message.payloadEncoding} file={id} />
           <Headers message={shown.message} />
         </div>
@@ -214,7 +214,7 @@ function retryWords({ maxAttempts, minBackoff, maxBackoff, maxParked }: Schemas[
   return words.filter(Boolean).join(", ");
 }
 
-function Facts({ message: m }: { message: Message }) {
+function What({ message: m }: { message: Message }) {
   const trace = m.traceparent?.split("-")[1];
   const facts: [name: string, value: ComponentChildren][] = [
     ["Channel", <code>{visible(m.channel)}</code>],
@@ -235,11 +235,7 @@ function Facts({ message: m }: { message: Message }) {
   return (
     <section class="card">
       <h2>What it is</h2>
-      <dl class="of-message">
-        {facts.map(([name, value]) => value !== undefined && value !== false && (
-          <div key={name}><dt>{name}</dt><dd>{value}</dd></div>
-        ))}
-      </dl>
+      <Facts facts={facts} />
     </section>
   );
 }

@@ -4,7 +4,7 @@ import { useLocation } from "preact-iso";
 import { Refusal, type Schemas, answer, api } from "../api";
 import { Field, type Query, TimeField, messageLink, useQuery } from "../filter";
 import { count, local, visible } from "../format";
-import { Badge, Page, Time } from "../parts";
+import { Badge, Cut, Page, Time } from "../parts";
 import { tenant } from "../session";
 import { type Column, Table } from "../table";
 
@@ -37,12 +37,6 @@ const columns: Column<Row>[] = [
   { name: "Attempts", value: (m) => m.attempts, cell: (m) => count(m.attempts), number: true },
   { name: "Last error", value: (m) => m.lastError, cell: (m) => <Cut text={m.lastError} /> },
 ];
-
-/** Cut is a text that may be longer than its cell. */
-function Cut({ text }: { text: string }) {
-  const shown = visible(text);
-  return <span title={shown}>{shown}</span>;
-}
 
 const statuses = ["PENDING", "DELIVERED", "DELIVERY_FAILED", "CANCELLED"] satisfies Schemas["Status"][];
 

@@ -4,9 +4,9 @@ import { type Schemas, answer, api } from "../api";
 import { Field, type Query, TimeField, messageLink, seriesLink, useQuery } from "../filter";
 import { count, distance, inZone, local, zone } from "../format";
 import { usePaged } from "../paged";
-import { Act, Badge, Fault, Figure, Outcome, Page, type Said, Time } from "../parts";
+import { Act, Badge, Cut, Facts, Fault, Figure, Outcome, Page, type Said, Time } from "../parts";
 import { useLive } from "../poll";
-import { brief, facts } from "../rule";
+import { brief, factsOf } from "../rule";
 import { may, tenant } from "../session";
 import { type Column, Table } from "../table";
 
@@ -41,7 +41,7 @@ const columns: Column<Recurring>[] = [
   { name: "Fired", value: (m) => m.series.fired, cell: (m) => count(m.series.fired), number: true },
   { name: "Failed", value: (m) => m.series.failed, cell: (m) => count(m.series.failed), number: true },
   { name: "Skipped", value: (m) => m.series.skipped, cell: (m) => count(m.series.skipped), number: true },
-  { name: "Channel", value: (m) => m.channel, cell: (m) => <span title={m.channel}>{m.channel}</span> },
+  { name: "Channel", value: (m) => m.channel, cell: (m) => <Cut text={m.channel} /> },
 ];
 
 function Last({ outcome }: { outcome?: Schemas["Outcome"] }) {
@@ -117,11 +117,7 @@ function Whole({ m, by, again }: { m: Recurring; by: Query; again(): void }) {
       </dl>
       <section class="card">
         <h2>Rule</h2>
-        <dl class="facts wide">
-          {facts(m.recurrence, m.createdAt).map(({ name, words }) => (
-            <div key={name}><dt>{name}</dt><dd>{words}</dd></div>
-          ))}
-        </dl>
+        <Facts form="wide" facts={factsOf(m.recurrence, m.createdAt)} />
       </section>
       <section class="card">
         <h2>Last outcomes</h2>

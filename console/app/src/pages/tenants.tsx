@@ -3,7 +3,7 @@ import { useMemo, useState } from "preact/hooks";
 import { type Schemas, answer, api } from "../api";
 import { useQuery } from "../filter";
 import { bytes, count, distance } from "../format";
-import { Ask, Badge, Dialog, Page, Time } from "../parts";
+import { Ask, Badge, Copy, Dialog, Page, Time } from "../parts";
 import { useLive } from "../poll";
 import { actFor, caller, tenant } from "../session";
 import { type Column, Table } from "../table";
@@ -77,7 +77,7 @@ function Use(props: { of: Tenant; field: Limit["field"]; used?: number; write?(n
   const own = props.of.set.includes(props.field);
   return (
     <>
-      {props.used !== undefined && <span class={full ? "full" : ""}>{write(props.used)}</span>}
+      {props.used !== undefined && <span class={full ? "bad" : ""}>{write(props.used)}</span>}
       {props.used === undefined ? most : <small> {limit === 0 ? most : `of ${most}`}</small>}
       {own && <small class="own"> set</small>}
     </>
@@ -292,15 +292,6 @@ function Make(props: { tenants: string[]; onClose(): void; onFault(): void; onMa
 
 /** Made shows the text of a new key, which is nowhere else. */
 function Made({ made, onClose }: { made: Schemas["NewKey"]; onClose(): void }) {
-  const [copied, setCopied] = useState("");
-  const copy = async () => {
-    try {
-      await navigator.clipboard.writeText(made.key);
-      setCopied("It is copied.");
-    } catch {
-      setCopied("The browser did not copy it: mark it and copy it by hand.");
-    }
-  };
   return (
     <Dialog title="This is the key" onClose={onClose}>
       <p><strong>It is shown only now.</strong> Nobody can read it again: keep it as you keep a password. If it is lost, revoke key {made.id} and make another one.</p>
@@ -308,9 +299,8 @@ function Made({ made, onClose }: { made: Schemas["NewKey"]; onClose(): void }) {
         Key of tenant {made.tenant}
         <input class="secret" readOnly value={made.key} onFocus={(event) => event.currentTarget.select()} />
       </label>
-      <output role="status" class="done">{copied}</output>
       <footer>
-        <button onClick={() => void copy()}>Copy the key</button>
+        <Copy text={made.key}>Copy the key</Copy>
         <button class="secondary" onClick={onClose}>I have kept it</button>
       </footer>
     </Dialog>
