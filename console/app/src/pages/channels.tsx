@@ -1,48 +1,28 @@
 // Channels: where messages go, how that goes, and what is set for it.
-import { useMemo, useRef, useState } from "preact/hooks";
+import { useMemo, useState } from "preact/hooks";
 import { type Schemas, answer, api } from "../api";
 import { link, useQuery } from "../filter";
 import { count, rate, visible } from "../format";
+import { usePaged } from "../paged";
 import { Act, Badge, Cut, Dialog, Facts, Page, Time } from "../parts";
-import { useLive } from "../poll";
 import { may, tenant } from "../session";
 import { type Column, Table } from "../table";
 
 type Channel = Schemas["Channel"];
 type Change = Schemas["ChannelChange"];
 
-interface List { channels: Channel[]; missing: string[]; whole: boolean }
-
-/** useChannels reads one page of the list after the other, and then begins anew. */
+/** useChannels reads the whole list, as it is sorted and filtered here. */
 function useChannels() {
-  const round = useRef<{ read: Channel[]; cursor?: string }>({ read: [] });
-  const shown = useRef<List>({ channels: [], missing: [], whole: false });
-  const start = () => (round.current = { read: [] });
-  const live = useLive(
-    async (signal): Promise<List> => {
-      const { read, cursor } = round.current;
-      if (!cursor) shown.current = { ...shown.current, missing: [] };
-      const page = await answer(api.GET("/v1/channels", { params: { query: { cursor } }, signal })).catch((fault) => {
-        start(); // a cursor of another tenant or version is refused
-        throw fault;
-      });
-      const channels = [...read, ...page.channels];
-      const missing = [...new Set([...shown.current.missing, ...page.missing])];
-      round.current = { read: page.nextCursor ? channels : [], cursor: page.nextCursor };
-      if (!page.nextCursor) shown.current = { channels, missing, whole: true };
-      else shown.current = shown.current.whole ? { ...shown.current, missing } : { channels, missing, whole: false };
-      return shown.current;
+  return usePaged(
+    async (cursor, signal) => {
+      const { channels, missing, nextCursor } = await answer(api.GET("/v1/channels", { params: { query: { cursor } }, signal }));
+      return { rows: channels, missing, next: nextCursor };
     },
+    (c) => c.channel,
     2000,
     [tenant.value],
+    true,
   );
-  return {
-    ...live,
-    again: () => {
-      start();
-      live.again();
-    },
-  };
 }
 
 const columns: Column<Channel>[] = [
@@ -68,16 +48,16 @@ function Name({ channel }: { channel: string }) {
 }
 
 export function Channels() {
-  const { value: list, fault, again } = useChannels();
+  const { value: channels, missing, complete, fault, again } = useChannels();
   const by = useQuery();
   const { name = "", channel = "" } = by.query;
   const open = (channel: string) => by.set({ channel });
-  const rows = useMemo(() => list?.channels.filter((c) => c.channel.toLowerCase().includes(name.toLowerCase())), [list, name]);
+  const rows = useMemo(() => channels?.filter((c) => c.channel.toLowerCase().includes(name.toLowerCase())), [channels, name]);
   const whose = tenant.value ? ` of tenant ${tenant.value}` : "";
   return (
     <Page title="Channels" fault={fault} about={`The channels${whose} with messages in the memory of nodes, with parked messages, or with settings. Others are at rest.`}>
-      {list && list.missing.length > 0 && (
-        <p role="alert" class="fault">No answer from {list.missing.join(", ")}: what only they know is missing here.</p>
+      {missing.length > 0 && (
+        <p role="alert" class="fault">No answer from {missing.join(", ")}: what only they know is missing here.</p>
       )}
       <div class="row channels">
         <label>
@@ -86,12 +66,14 @@ export function Channels() {
         </label>
         {may("channels:w") && <Other open={open} />}
       </div>
-      {list && !list.whole && <p class="about" role="status">{count(list.channels.length)} channels so far: reading on.</p>}
+      {channels && !complete && <p class="about" role="status">{count(channels.length)} channels so far: reading on.</p>}
       {rows && (
         <Table label="Channels" columns={columns} rows={rows} id={(c) => c.channel} sortable
-          empty={name && list!.channels.length > 0 ? "No name contains that." : "No channel has messages in hand or settings."} />
+          empty={name && channels!.length > 0 ? "No name contains that." : "No channel has messages in hand or settings."} />
       )}
-      {channel && list && <OfChannel key={channel} name={channel} state={list.channels.find((c) => c.channel === channel)} whole={list.whole} close={() => open("")} again={again} />}
+      {channel && channels && (
+        <OfChannel key={channel} name={channel} state={channels.find((c) => c.channel === channel)} complete={complete} close={() => open("")} again={again} />
+      )}
     </Page>
   );
 }
@@ -115,13 +97,13 @@ function Other(props: { open(channel: string): void }) {
 }
 
 /** OfChannel shows all of one channel, and lets those change its settings who may. */
-function OfChannel(props: { name: string; state: Channel | undefined; whole: boolean; close(): void; again(): void }) {
+function OfChannel(props: { name: string; state: Channel | undefined; complete: boolean; close(): void; again(): void }) {
   const { name, state: c } = props;
   return (
     <Dialog title={visible(name)} onClose={props.close}>
-      {c ? <State channel={c} /> : <p>{props.whole ? "Nothing is set for this channel, and no node has messages of it in hand." : "It is not read yet."}</p>}
+      {c ? <State channel={c} /> : <p>{props.complete ? "Nothing is set for this channel, and no node has messages of it in hand." : "It is not read yet."}</p>}
       {may("sched:r") && <p><a href={link("messages", { channel: name })}>Its messages</a> · <a href={link("failed", { channel: name })}>Its failed messages</a></p>}
-      {may("channels:w") && (c || props.whole) && <Settings name={name} state={c} again={props.again} />}
+      {may("channels:w") && (c || props.complete) && <Settings name={name} state={c} again={props.again} />}
       <footer>
         <button class="secondary" onClick={(event) => event.currentTarget.closest("dialog")!.close()}>Close</button>
       </footer>
