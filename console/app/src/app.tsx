@@ -1,5 +1,5 @@
 // The frame of the console: login, navigation, and which page is where.
-import { signal } from "@preact/signals";
+import { effect, signal } from "@preact/signals";
 import type { ComponentType } from "preact";
 import { useEffect } from "preact/hooks";
 import { LocationProvider, Route, Router, useLocation } from "preact-iso";
@@ -124,13 +124,16 @@ function Identity() {
 
 const themes = ["auto", "light", "dark"];
 const theme = signal(localStorage.getItem("postdate.theme") ?? "auto");
+const dark = matchMedia("(prefers-color-scheme: dark)");
+const inTheDark = signal(dark.matches);
+dark.addEventListener("change", () => (inTheDark.value = dark.matches));
+effect(() => localStorage.setItem("postdate.theme", theme.value));
+effect(() => {
+  const auto = inTheDark.value ? "dark" : "light";
+  document.documentElement.dataset.theme = theme.value === "auto" ? auto : theme.value;
+});
 
 function Theme() {
-  useEffect(() => {
-    localStorage.setItem("postdate.theme", theme.value);
-    if (theme.value === "auto") document.documentElement.removeAttribute("data-theme");
-    else document.documentElement.dataset.theme = theme.value;
-  }, [theme.value]);
   return (
     <label>
       <span class="hidden">Colours</span>

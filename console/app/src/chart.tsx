@@ -186,14 +186,11 @@ export function Chart(props: Props) {
     draw();
     const resized = new ResizeObserver(() => plot.current?.setSize({ width: box.clientWidth, height: chartPixels }));
     resized.observe(box);
-    const dark = matchMedia("(prefers-color-scheme: dark)");
     const theme = new MutationObserver(draw);
-    dark.addEventListener("change", draw);
     theme.observe(document.documentElement, { attributeFilter: ["data-theme"] });
     return () => {
       resized.disconnect();
       theme.disconnect();
-      dark.removeEventListener("change", draw);
       plot.current?.destroy();
     };
   }, [names, props.bars !== undefined]);
