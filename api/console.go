@@ -26,8 +26,10 @@ type Login struct {
 	TokenURL func() string // where the issuer gives out tokens; "": that is not known yet
 }
 
-// consolePath is where the console is.
-const consolePath = "/console"
+const (
+	consolePath = "/console"              // where the console is
+	consolePage = consolePath + "/{page}" // what its page draws
+)
 
 // routes are the console's own, which are no calls of the API.
 func (c *Console) routes() []route {
@@ -37,7 +39,7 @@ func (c *Console) routes() []route {
 	return []route{
 		{"GET", "/console/config.json", (*Server).getConsoleConfig, public},
 		{"GET", consolePath, (*Server).getConsolePage, public},
-		{"GET", "/console/{page}", (*Server).getConsolePage, public},
+		{"GET", consolePage, (*Server).getConsolePage, public},
 		{"GET", "/console/assets/{asset}", (*Server).getConsoleAsset, public},
 	}
 }
@@ -69,9 +71,9 @@ func (s *Server) sendConsole(ctx *fasthttp.RequestCtx, file console.File) *Probl
 	h.SetContentType(file.ContentType)
 	h.Set(fasthttp.HeaderCacheControl, file.CacheControl)
 	h.Set(fasthttp.HeaderContentSecurityPolicy, console.Policy(s.config.Console.connectOrigins()))
-	h.Set(fasthttp.HeaderXContentTypeOptions, "nosniff")
 	h.Set(fasthttp.HeaderReferrerPolicy, "no-referrer")
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	ownOrigin(h)
 	h.Set(fasthttp.HeaderVary, fasthttp.HeaderAcceptEncoding)
 	body := file.Body
 	if ctx.Request.Header.HasAcceptEncoding("gzip") {
@@ -99,7 +101,14 @@ func (s *Server) getConsoleConfig(ctx *fasthttp.RequestCtx) *Problem {
 		b = append(b, '}')
 	}
 	ctx.Response.Header.Set(fasthttp.HeaderCacheControl, "no-store")
+	ownOrigin(&ctx.Response.Header)
 	return finish(ctx, fasthttp.StatusOK, append(b, '}'))
+}
+
+// ownOrigin keeps pages of other origins from loading a file, as whatever.
+func ownOrigin(h *fasthttp.ResponseHeader) {
+	h.Set(fasthttp.HeaderXContentTypeOptions, "nosniff")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
 }
 
 // resource is the audience as RFC 8707 has it, for issuers that go by that and not by an audience; "": it is none.

@@ -52,6 +52,7 @@ func TestLinksToTheConsole(t *testing.T) {
 	link := []string{"Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: navigate"}
 	for path, want := range map[string]int{
 		"/console": 200, "/console/message?id=a": 200, "/v1/messages": 403, "/console/../v1/messages": 403,
+		"/console/config.json": 403, "/console/assets/index.js": 403,
 		"/console/%2e%2e/v1/messages": 403, "/consoles": 403,
 	} {
 		if a := r.send("GET", path, "", link...); a.status != want {

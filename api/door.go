@@ -24,8 +24,8 @@ func (s *Server) refuse(ctx *fasthttp.RequestCtx, route string) *Problem {
 // one. Such a page can send requests here, and with a name of its own that it lets point
 // to 127.0.0.1 it can read the answers (DNS rebinding). The rule for Sec-Fetch-Site and
 // Origin is that of net/http's CrossOriginProtection, for all methods. A page whose origin is listed comes in, but
-// not under a name that it has chosen for this machine. To the console links may lead from anywhere: its files say
-// nothing about this node.
+// not under a name that it has chosen for this machine. To the console's page links may lead from anywhere: it
+// says nothing about this node.
 func (s *Server) fromElsewhere(h *fasthttp.RequestHeader, route string) *Problem {
 	const remedy = "; if a proxy before this node asks who comes in, start it with --insecure"
 	host := string(h.Host())
@@ -33,7 +33,7 @@ func (s *Server) fromElsewhere(h *fasthttp.RequestHeader, route string) *Problem
 		return &Problem{Type: Forbidden, Detail: "the Host " + clip(host) +
 			" is neither localhost nor a loopback address: ask for localhost or 127.0.0.1" + remedy}
 	}
-	if strings.HasPrefix(route, consolePath) || len(s.config.Origins) > 0 && s.listedOrigin(h) != "" {
+	if route == consolePath || route == consolePage || len(s.config.Origins) > 0 && s.listedOrigin(h) != "" {
 		return nil
 	}
 	site, origin := h.Peek("Sec-Fetch-Site"), h.Peek("Origin")

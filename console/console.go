@@ -75,5 +75,6 @@ func Asset(name string) (File, bool) {
 func Policy(connectTo []string) string {
 	return "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src " +
 		strings.Join(append([]string{"'self'"}, connectTo...), " ") +
-		"; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'"
+		"; base-uri 'none'; form-action 'none'; frame-ancestors 'none'" +
+		"; require-trusted-types-for 'script'; trusted-types 'none'"
 }

@@ -80,20 +80,36 @@ func (r *jobs) page(ctx context.Context, j *store.Job) (more bool) {
 
 // change does with the messages what the job is for. There is one error for each.
 func (r *jobs) change(ctx context.Context, j *store.Job, records []postdate.Record) []error {
-	errs := make([]error, len(records))
-	if len(records) == 0 {
+	if j.Kind == store.JobCancel && len(records) > 0 {
+		errs := api.CancelListed(ctx, r.messages, records, r.now())
+		r.cancelled(j.Key.Tenant, succeeded(errs))
 		return errs
 	}
-	switch j.Kind {
-	case store.JobCancel:
-		errs = api.CancelListed(ctx, r.messages, records, r.now())
-		r.cancelled(j.Key.Tenant, succeeded(errs))
-	case store.JobRedrive:
-		return r.redrive(ctx, j, records)
-	case store.JobPurge:
-		return r.messages.Purge(ctx, failed(records))
+	errs, before, places := failedBefore(j, records)
+	var results []error
+	switch {
+	case len(before) == 0:
+	case j.Kind == store.JobRedrive:
+		results = r.redrive(ctx, before)
+	case j.Kind == store.JobPurge:
+		results = r.messages.Purge(ctx, failed(before))
+	}
+	for i, err := range results {
+		errs[places[i]] = err
 	}
 	return errs
+}
+
+// failedBefore is what of records failed before the job began, and where in records that is; the others have an error.
+// Else a job would send again and again what fails while it runs, or delete what nobody has seen.
+func failedBefore(j *store.Job, records []postdate.Record) (errs []error, before []postdate.Record, places []int) {
+	errs = make([]error, len(records))
+	for i := range records {
+		if errs[i] = j.ErrAfterJob(&records[i]); errs[i] == nil {
+			before, places = append(before, records[i]), append(places, i)
+		}
+	}
+	return errs, before, places
 }
 
 // succeeded is how many of these are nil.
@@ -106,23 +122,13 @@ func succeeded(errs []error) (n int) {
 	return n
 }
 
-// redrive redrives what failed before the job began. Else the job would send again and again what fails while it runs.
-func (r *jobs) redrive(ctx context.Context, j *store.Job, records []postdate.Record) []error {
+// redrive redrives messages, and tells the owners of their buckets.
+func (r *jobs) redrive(ctx context.Context, records []postdate.Record) []error {
 	errs := make([]error, len(records))
-	var before []postdate.Record
-	var places []int
-	for i := range records {
-		if errs[i] = j.ErrAfterJob(&records[i]); errs[i] == nil {
-			before, places = append(before, records[i]), append(places, i)
-		}
-	}
-	if len(before) == 0 {
-		return errs
-	}
 	at, told := r.passed(), map[int]bool{}
-	for i, result := range r.messages.Redrive(ctx, failed(before), at) {
-		errs[places[i]] = result.Err
-		if b := before[i].Bucket; result.Err == nil && !told[b] {
+	for i, result := range r.messages.Redrive(ctx, failed(records), at) {
+		errs[i] = result.Err
+		if b := records[i].Bucket; result.Err == nil && !told[b] {
 			told[b] = true
 			r.scheduled(b, at)
 		}

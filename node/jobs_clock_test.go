@@ -26,3 +26,27 @@ func TestAJobRedrivesByATimeThatHasCome(t *testing.T) {
 		t.Errorf("it is due at %s, %v; the owner is told %s, and it was %s", got.AttemptTime, err, told, passed)
 	}
 }
+
+// A purge deletes what failed before it began: nobody has seen what fails later.
+func TestAPurgeLeavesWhatFailsLater(t *testing.T) {
+	mem, began := storetest.NewMem(4), postdate.WallOf(time.Now())
+	var records []postdate.Record
+	for id, failedAt := range map[string]postdate.Time{"before": began - 1, "later": began + 1} {
+		m := postdate.Message{Key: bucket.KeyOf("default", id, 4), ExecutionTime: began - 1000, Channel: "inbox:a"}
+		failed := postdate.NewRecord(m, 1)
+		failed.Status, failed.SettledAt = postdate.DeliveryFailed, failedAt
+		mem.Put("test", nil, failed, nil)
+		records = append(records, failed)
+	}
+	r := &jobs{store: mem, messages: mem}
+	for i, err := range r.change(t.Context(), &store.Job{Kind: store.JobPurge, CreatedAt: began}, records) {
+		id := records[i].ScheduleID
+		_, left := mem.Get(t.Context(), records[i].Key)
+		if id == "before" && (err != nil || postdate.KindOf(left) != postdate.KindNotFound) {
+			t.Errorf("what failed before: %v, and then %v", err, left)
+		}
+		if id == "later" && (postdate.KindOf(err) != postdate.KindConflict || left != nil) {
+			t.Errorf("what failed later: %v, and then %v", err, left)
+		}
+	}
+}

@@ -229,6 +229,7 @@ What to try next ("make build" makes the command, as bin/postdate):
   postdate send --in 5s --channel inbox:test --data hi    schedule a message, in another terminal
   postdate tail inbox:test                                see it arrive
   postdate bench                                          measure this machine
+  postdate demo --console                                 see it in a browser
 `, len(s.lates), milliseconds(s.lates[len(s.lates)/2]), milliseconds(s.lates[len(s.lates)-1]))
 	return nil
 }

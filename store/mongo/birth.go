@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	driver "go.mongodb.org/mongo-driver/v2/mongo"
@@ -67,15 +68,19 @@ func (s *Store) start(ctx context.Context) error {
 	if err := s.checkServer(ctx); err != nil {
 		return err
 	}
+	var b birth
+	err := s.within(ctx, func(ctx context.Context) (err error) {
+		b, err = s.beBorn(ctx)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	s.birth = uint32(b.Name)
+	if err := s.buildIndexes(ctx); err != nil && !mayNot(err, b) {
+		return opening(err)
+	}
 	return s.within(ctx, func(ctx context.Context) error {
-		b, err := s.beBorn(ctx)
-		if err != nil {
-			return err
-		}
-		s.birth = uint32(b.Name)
-		if err := s.createIndexes(ctx); err != nil && !mayNot(err, b) {
-			return opening(err)
-		}
 		if s.sharded {
 			if err := s.shard(ctx, b.Whole); err != nil {
 				return opening(err)
@@ -202,6 +207,21 @@ func (s *Store) createPartitions(ctx context.Context, b birth) error {
 	}
 	_, err = s.births().UpdateOne(ctx, doc("_id", "birth"), doc("$set", doc("whole", true)))
 	return opening(err)
+}
+
+// buildTime bounds the building of indexes. It takes the longer the more messages there are, and the server gives a
+// build up when the time of its call is over.
+const buildTime = 24 * time.Hour
+
+// buildIndexes creates the missing indexes, however long that takes.
+func (s *Store) buildIndexes(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, buildTime)
+	defer cancel()
+	tell := time.AfterFunc(s.c.Select, func() {
+		s.c.Log.Info("waiting for MongoDB, which builds an index over all messages, as a new version needs once")
+	})
+	defer tell.Stop()
+	return s.within(ctx, s.createIndexes)
 }
 
 // createIndexes creates the missing indexes. A partial index has no entry for the messages that
