@@ -1,7 +1,7 @@
 import { once } from "node:events";
-import { type AddressInfo, createServer } from "node:net";
+import { createServer } from "node:net";
 import { type Page } from "@playwright/test";
-import { type Node, accessible, expect, fits, test } from "./harness";
+import { type Node, accessible, expect, fits, listen, test } from "./harness";
 
 interface Bucket { bucket: number; owner: string; token: number }
 
@@ -105,10 +105,8 @@ test("Cluster shows how nodes take over a dead node's buckets", async ({ start, 
 
 /** freeAddress is an address at which nobody listens. */
 async function freeAddress(): Promise<string> {
-  const server = createServer().listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const { port } = server.address() as AddressInfo;
-  server.close();
-  await once(server, "close");
-  return `127.0.0.1:${port}`;
+  const server = createServer();
+  const address = await listen(server);
+  await once(server.close(), "close");
+  return address;
 }

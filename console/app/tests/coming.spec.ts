@@ -1,5 +1,5 @@
 import type { Page } from "@playwright/test";
-import { type Node, accessible, expect, fits, test } from "./harness";
+import { type Node, accessible, expect, figureValue, fits, test } from "./harness";
 
 const minute = 60_000;
 const iso = (at: number) => new Date(at).toISOString();
@@ -33,7 +33,6 @@ const sum = (slots: { count: number }[]) => slots.reduce((n, slot) => n + slot.c
 
 const count = (n: number) => n.toLocaleString("en");
 
-const figure = (page: Page, name: string) => page.locator(".figure", { has: page.getByText(name, { exact: true }) }).locator("dd").first();
 const peak = (page: Page) => page.locator(".peak");
 const chart = (page: Page) => page.getByRole("img", { name: "Messages due" });
 const reading = (page: Page) => page.locator(".reading");
@@ -85,8 +84,8 @@ test("Coming shows what is due when, and zooms by mouse, finger and keyboard", a
   ]);
   await page.goto(`${node.url}/console/coming?from=${iso(at)}&to=${iso(end)}`);
   await expect(peak(page)).toHaveText(/^The most is due at \d\d:05.*: 1,236 messages in 1 minute, of these 1,230 for inbox:orders\.$/);
-  await expect(figure(page, "Due in this time")).toHaveText("1,258");
-  await expect(figure(page, "Overdue")).toHaveText("0");
+  await expect(figureValue(page, "Due in this time")).toHaveText("1,258");
+  await expect(figureValue(page, "Overdue")).toHaveText("0");
   const said = await upcoming(node, at, end, 60);
   expect(await rows(page)).toEqual(asRows(said));
   const orders = await colourOf(page, "inbox:orders");
@@ -128,7 +127,7 @@ test("Coming shows what is due when, and zooms by mouse, finger and keyboard", a
   await expect.poll(() => range(page)).toEqual([at + 5 * minute, at + 6 * minute]);
   for (let i = 0; i < 5; i++) await page.goBack();
   await expect.poll(() => range(page)).toEqual([at, end]);
-  await expect(figure(page, "Due in this time")).toHaveText("1,258");
+  await expect(figureValue(page, "Due in this time")).toHaveText("1,258");
 
   // A range that is drawn, with the mouse and with a finger.
   const [left, right] = [await place(page, 0.3), await place(page, 0.75)];
@@ -136,12 +135,12 @@ test("Coming shows what is due when, and zooms by mouse, finger and keyboard", a
   await page.mouse.down();
   await page.mouse.move(right.clientX, right.clientY, { steps: 5 });
   await page.mouse.up();
-  await expect(figure(page, "Due in this time")).toHaveText("22");
+  await expect(figureValue(page, "Due in this time")).toHaveText("22");
   const [from, to] = range(page);
   expect(Math.abs(from - at - 18 * minute)).toBeLessThanOrEqual(minute);
   expect(Math.abs(to - at - 45 * minute)).toBeLessThanOrEqual(minute);
   await page.goBack();
-  await expect(figure(page, "Due in this time")).toHaveText("1,258");
+  await expect(figureValue(page, "Due in this time")).toHaveText("1,258");
   const finger = async (from: number, to: number) => {
     const over = page.locator(".u-over");
     await over.dispatchEvent("pointerdown", { pointerType: "touch", ...(await place(page, from)) });
@@ -151,7 +150,7 @@ test("Coming shows what is due when, and zooms by mouse, finger and keyboard", a
   await finger(0.3, 0.31);
   expect(range(page)).toEqual([at, end]);
   await finger(0.6, 0.75);
-  await expect(figure(page, "Due in this time")).toHaveText("13");
+  await expect(figureValue(page, "Due in this time")).toHaveText("13");
   await page.goBack();
 });
 
@@ -166,7 +165,7 @@ test("Coming shows one channel, what is overdue, and what comes meanwhile", asyn
     { channel: long, at: at + 50 * minute, count: 2 },
   ]);
   await page.goto(`${node.url}/console/coming?from=${iso(at)}&to=${iso(day)}`);
-  await expect(figure(page, "Due in this time")).toHaveText("47");
+  await expect(figureValue(page, "Due in this time")).toHaveText("47");
   const mails = await colourOf(page, "inbox:mails");
   const channel = page.getByLabel("Channel");
   await expect(page.locator("datalist option")).toHaveCount(3);
@@ -183,7 +182,7 @@ test("Coming shows one channel, what is overdue, and what comes meanwhile", asyn
   await channel.press("Enter");
   await expect(page.getByRole("alert")).toContainText("nowhere");
   await page.getByRole("button", { name: "All channels" }).click();
-  await expect(figure(page, "Due in this time")).toHaveText("45");
+  await expect(figureValue(page, "Due in this time")).toHaveText("45");
   await expect(page.getByRole("alert")).toHaveCount(0);
 
   // A preset moves on with time, and what comes meanwhile appears.
@@ -191,12 +190,12 @@ test("Coming shows one channel, what is overdue, and what comes meanwhile", asyn
   await expect(page).toHaveURL(/for=15m/);
   await expect(peak(page)).toHaveText("Nothing is due in this time.");
   await due(node, [{ channel: "inbox:orders", at: Date.now() + 10 * minute, count: 3 }]);
-  await expect(figure(page, "Due in this time")).toHaveText("3");
+  await expect(figureValue(page, "Due in this time")).toHaveText("3");
 
   // By a clock that is ahead, much is overdue.
   await page.clock.setFixedTime(at + 15 * minute);
   await page.goto(`${node.url}/console/coming?from=${iso(at)}&to=${iso(at + 60 * minute)}`);
-  await expect(figure(page, "Overdue")).toHaveText("39");
+  await expect(figureValue(page, "Overdue")).toHaveText("39");
   await expect(peak(page)).toHaveText(/^The most was due at \d\d:05: 30 messages in 1 minute, all for inbox:orders\.$/);
   await expect(page.getByText("The line marks now")).toBeVisible();
   await chart(page).focus();
@@ -223,12 +222,12 @@ test("Now and Coming show a million pending messages", async ({ plain: node, pag
     each.on("request", (request) => request.url().includes("/v1/") && times.push(performance.now()));
   }
   await page.goto(`${node.url}/console/now`);
-  await expect(figure(page, "Pending")).toHaveText(count(total));
+  await expect(figureValue(page, "Pending")).toHaveText(count(total));
 
   const end = at + 600 * minute;
   await coming.goto(`${node.url}/console/coming?from=${iso(at)}&to=${iso(end)}`);
   const said = await upcoming(node, at, end, 600);
-  await expect(figure(coming, "Due in this time")).toHaveText(`about ${count(sum(said))}`);
+  await expect(figureValue(coming, "Due in this time")).toHaveText(`about ${count(sum(said))}`);
   expect(Math.abs(sum(said) - total)).toBeLessThan(total / 20);
   await expect(peak(coming)).toHaveText(new RegExp(`: about ${count(Math.max(...said.map((slot) => slot.count)))} messages in 10 minutes, of these [\\d,]+ for inbox:peak\\.$`));
   expect(await rows(coming)).toEqual(asRows(said).slice(0, (await rows(coming)).length));
@@ -244,6 +243,6 @@ test("Now and Coming show a million pending messages", async ({ plain: node, pag
 
   // Closer, there is little enough to count.
   await coming.goto(`${node.url}/console/coming?from=${iso(at)}&to=${iso(at + 10 * minute)}`);
-  await expect(figure(coming, "Due in this time")).toHaveText(count(15_000));
+  await expect(figureValue(coming, "Due in this time")).toHaveText(count(15_000));
   await accessible(coming);
 });

@@ -1,5 +1,5 @@
 // Every figure of the console equals that of the API, and that of the metrics, once nothing moves.
-import { expect, soon, test } from "./harness";
+import { expect, figure, figureValue, soon, test } from "./harness";
 
 /** sum adds up the lines of a metric that have a label. */
 function sum(metrics: string, name: string, label = ""): number {
@@ -23,7 +23,6 @@ test("figures equal the API's and the metrics'", async ({ start, page }) => {
   const metrics = await (await fetch(`${node.url}/metrics`)).text();
 
   await page.goto(`${node.url}/console/now`);
-  const about = (name: string) => page.locator(".figure", { has: page.getByText(name, { exact: true }) });
   // The node is less than a minute old, so its last minute is all that it did.
   for (const [name, total, metric] of [
     ["Scheduled", stats.total.scheduled, sum(metrics, "postdate_scheduled_total")],
@@ -31,11 +30,11 @@ test("figures equal the API's and the metrics'", async ({ start, page }) => {
     ["Failed", stats.total.failed, sum(metrics, "postdate_settled_total", 'how="failed"')],
     ["Cancelled", stats.total.cancelled, sum(metrics, "postdate_cancelled_total")],
   ]) {
-    await expect(about(name)).toContainText(`${total} in the last minute`);
+    await expect(figure(page, name)).toContainText(`${total} in the last minute`);
     expect(total, name).toBe(metric);
   }
-  await expect(about("Pending").locator("dd").first()).toHaveText(String(stats.pending.messages));
+  await expect(figureValue(page, "Pending")).toHaveText(String(stats.pending.messages));
   expect(stats.pending.messages).toBe(25);
-  await expect(about("Overdue").locator("dd").first()).toHaveText("nothing");
-  await expect(about("In hand").locator("dd").first()).toHaveText("0");
+  await expect(figureValue(page, "Overdue")).toHaveText("nothing");
+  await expect(figureValue(page, "In hand")).toHaveText("0");
 });

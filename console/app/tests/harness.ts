@@ -5,6 +5,7 @@ import { type Page, test as base, expect } from "@playwright/test";
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdtemp, rm } from "node:fs/promises";
+import type { AddressInfo, Server } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
@@ -116,6 +117,33 @@ export const test = base.extend<Fixtures>({
   },
 });
 
+/** logIn logs in with a key. */
+export async function logIn(page: Page, key: string) {
+  await page.getByLabel("API key").fill(key);
+  await page.getByRole("button", { name: "Log in", exact: true }).click();
+}
+
+/** reader makes a key of the tenant default that may only read. */
+export async function reader(node: Node): Promise<string> {
+  return (await node.call("POST", "/v1/keys", { tenant: "default", scopes: ["sched:r", "ops:r"] }, adminKey)).key;
+}
+
+/** figure is a figure of a page, and figureValue its number. */
+export const figure = (page: Page, name: string) => page.locator(".figure", { has: page.getByText(name, { exact: true }) });
+export const figureValue = (page: Page, name: string) => figure(page, name).locator("dd").first();
+
+/** act presses a button, and the one of the same name in the dialog that asks whether to. */
+export async function act(page: Page, name: string) {
+  await page.getByRole("button", { name }).click();
+  await page.getByRole("dialog", { name: "?" }).getByRole("button", { name }).click();
+}
+
+/** listen has a server listen on a free port, and returns its address. */
+export async function listen(server: Server): Promise<string> {
+  await once(server.listen(0, "127.0.0.1"), "listening");
+  return `127.0.0.1:${(server.address() as AddressInfo).port}`;
+}
+
 /** soon is a time so many seconds ahead, as the API writes it. */
 export const soon = (seconds: number) => new Date(Date.now() + 1000 * seconds).toISOString();
 
@@ -123,6 +151,7 @@ export const soon = (seconds: number) => new Date(Date.now() + 1000 * seconds).t
 export async function accessible(page: Page) {
   for (const colorScheme of ["light", "dark"] as const) {
     await page.emulateMedia({ colorScheme, reducedMotion: "reduce" }); // colours change at once
+    await expect(page.locator("html")).toHaveAttribute("data-theme", colorScheme);
     const axe = new AxeBuilder({ page });
     if (colorScheme === "dark") axe.withRules("color-contrast"); // all else is the same
     const { violations } = await axe.analyze();

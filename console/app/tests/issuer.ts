@@ -1,9 +1,8 @@
 // An OpenID Connect issuer for tests of the login: its page, codes with PKCE, tokens that are really signed, and refresh
 // tokens that are good once. It shares no code with the console.
 import { type KeyObject, createHash, generateKeyPairSync, randomUUID, sign } from "node:crypto";
-import { once } from "node:events";
 import { type IncomingMessage, type Server, createServer } from "node:http";
-import type { AddressInfo } from "node:net";
+import { listen } from "./harness";
 
 export const clientId = "postdate-console";
 export const audience = "https://postdate.test";
@@ -41,9 +40,7 @@ export class Issuer {
 
   static async start(): Promise<Issuer> {
     const issuer = new Issuer();
-    issuer.server.listen(0, "127.0.0.1");
-    await once(issuer.server, "listening");
-    issuer.url = `http://127.0.0.1:${(issuer.server.address() as AddressInfo).port}`;
+    issuer.url = `http://${await listen(issuer.server)}`;
     return issuer;
   }
 

@@ -1,13 +1,8 @@
 import type { Page } from "@playwright/test";
-import { type Node, accessible, adminKey, expect, fits, test } from "./harness";
+import { type Node, accessible, adminKey, expect, fits, logIn, test } from "./harness";
 import { Issuer, audience, clientId } from "./issuer";
 
 const make = (node: Node, wish: object) => node.call<{ id: string; key: string }>("POST", "/v1/keys", wish, adminKey);
-
-async function logIn(page: Page, key: string) {
-  await page.getByLabel("API key").fill(key);
-  await page.getByRole("button", { name: "Log in", exact: true }).click();
-}
 
 /** stored is all that the page keeps in the browser. */
 const stored = (page: Page) => page.evaluate(() => JSON.stringify([{ ...sessionStorage }, { ...localStorage }, document.cookie, location.href, history.state]));

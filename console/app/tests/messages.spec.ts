@@ -1,21 +1,13 @@
 import type { Page } from "@playwright/test";
-import { once } from "node:events";
 import { readFile } from "node:fs/promises";
-import { createServer } from "node:http";
-import type { AddressInfo } from "node:net";
-import { type Node, accessible, adminKey, expect, fits, soon, test } from "./harness";
+import { type Node, accessible, act, adminKey, expect, fits, logIn, soon } from "./harness";
+import { test } from "./receiver";
 
 const table = (page: Page) => page.getByRole("region", { name: "Messages" });
 const ids = (page: Page) => table(page).locator("tbody tr:not(.filler) td:first-child");
 const said = (page: Page) => page.locator("p.act > output");
 const open = (page: Page, node: Node, id: string) => page.goto(`${node.url}/console/message?id=${encodeURIComponent(id)}`);
 const path = (id: string) => `/v1/messages/${encodeURIComponent(id)}`;
-
-/** act presses a button of the page and, in the dialog that comes, the one of the same name. */
-async function act(page: Page, name: string) {
-  await page.getByRole("button", { name }).click();
-  await page.getByRole("dialog").getByRole("button", { name }).click();
-}
 
 /** refusal makes a call that the API refuses, and returns its words. */
 async function refusal(node: Node, method: string, id: string, headers = {}, body?: string): Promise<string> {
@@ -124,11 +116,9 @@ test("100,000 messages are listed page by page, and a long search asks before it
   await expect(ids(page)).toHaveText(["m099999"]);
 });
 
-test("A message's page shows what is known of it", async ({ start, page, context }) => {
+test("A message's page shows what is known of it", async ({ start, receiver, page, context }) => {
   await context.grantPermissions(["clipboard-read", "clipboard-write"]);
-  const receiver = createServer((_, answer) => void answer.writeHead(500).end("not \u202etoday <img src=x onerror='window.hacked=1'>"));
-  await once(receiver.listen(0, "127.0.0.1"), "listening");
-  const hook = `http://127.0.0.1:${(receiver.address() as AddressInfo).port}/hook`;
+  receiver.status = 500;
   const node = await start("--webhook-allow", "127.0.0.1");
 
   // JSON that JSON.parse would change
@@ -169,7 +159,7 @@ test("A message's page shows what is known of it", async ({ start, page, context
   await expect(page.getByRole("radio")).toHaveCount(1);
 
   // Refused twice, in the receiver's words, and given up: the page follows, and then rests.
-  await node.call("POST", "/v1/messages", { scheduleId: "refused", channel: hook, delay: "1s", payload: 1, retry: { maxAttempts: 2, minBackoff: "100ms" } });
+  await node.call("POST", "/v1/messages", { scheduleId: "refused", channel: receiver.url("/hook"), delay: "1s", payload: { reason: "not \u202etoday <img src=x onerror='window.hacked=1'>" }, retry: { maxAttempts: 2, minBackoff: "100ms" } });
   await open(page, node, "refused");
   await expect(page.getByText("PENDING")).toBeVisible();
   await expect(page.locator(".timeline li")).toContainText(["Scheduled", "Due", "refused", "refused", "Failed for good"]);
@@ -179,7 +169,6 @@ test("A message's page shows what is known of it", async ({ start, page, context
   }
   await expect(page.locator(".timeline q").first()).toHaveText(attemptLog[0].reason.replaceAll("\u202e", "⟨U+202E⟩"));
   expect(await page.evaluate(() => "hacked" in window)).toBe(false);
-  receiver.close();
 });
 
 test("Actions do what they say", async ({ start, page }) => {
@@ -326,8 +315,7 @@ test("Who may only read sees no button that writes", async ({ guarded, page }) =
   const writer = await guarded.call("POST", "/v1/keys", { tenant: "acme", scopes: ["sched:w"] }, adminKey);
   await guarded.call("POST", "/v1/messages", { scheduleId: "a", channel: "inbox:a", delay: "2h", payload: 1 }, writer.key);
   await open(page, guarded, "a");
-  await page.getByLabel("API key").fill(key);
-  await page.getByRole("button", { name: "Log in" }).click();
+  await logIn(page, key);
   await expect(page.getByRole("heading", { level: 1 })).toHaveText("a");
   await expect(page.getByText("PENDING")).toBeVisible();
   await expect(page.getByRole("button", { name: /the message$/ })).toHaveCount(0);

@@ -1,8 +1,6 @@
 // A receiver of webhooks, which answers as a test wants.
-import { once } from "node:events";
 import { type Server, createServer } from "node:http";
-import type { AddressInfo } from "node:net";
-import { test as base } from "./harness";
+import { test as base, listen } from "./harness";
 
 /** Receiver answers each request with its status, and with the payload's member `reason` as the body. */
 export class Receiver {
@@ -12,6 +10,7 @@ export class Receiver {
   /** held are the requests that wait for a release, if hold is set. */
   hold = false;
   private held: (() => void)[] = [];
+  private address = "";
   private constructor(private readonly server: Server) {}
 
   static async start(): Promise<Receiver> {
@@ -25,8 +24,7 @@ export class Receiver {
       response.writeHead(status).end(status === 200 ? "" : payload.reason);
     });
     const receiver = new Receiver(server);
-    server.listen(0, "127.0.0.1");
-    await once(server, "listening");
+    receiver.address = await listen(server);
     return receiver;
   }
 
@@ -41,7 +39,7 @@ export class Receiver {
   }
 
   url(path: string) {
-    return `http://127.0.0.1:${(this.server.address() as AddressInfo).port}${path}`;
+    return `http://${this.address}${path}`;
   }
 
   end() {

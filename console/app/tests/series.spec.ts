@@ -1,4 +1,4 @@
-import { accessible, adminKey, expect, fits } from "./harness";
+import { accessible, act, adminKey, expect, fits, logIn, reader } from "./harness";
 import { flags, test } from "./receiver";
 
 const daily = (timezone: string, more = {}) => ({ cron: "30 2 * * *", timezone, ...more });
@@ -109,8 +109,7 @@ test("a cancel that comes too late for an occurrence says so", async ({ start, r
   await node.call("POST", "/v1/messages", { scheduleId: "slow", channel: receiver.url("/"), payload: {}, recurrence: { every: "PT1S" } });
   await expect.poll(() => receiver.holds).toBe(1);
   await page.goto(`${node.url}/console/series?id=slow`);
-  await page.getByRole("button", { name: "Cancel the series" }).click();
-  await page.getByRole("dialog").getByRole("button", { name: "Cancel the series" }).click();
+  await act(page, "Cancel the series");
   await expect(page.locator("output.fault")).toContainText("may have begun");
   await expect(page.locator(".series .badge").first()).toHaveText("ending");
   receiver.status = 200;
@@ -147,13 +146,10 @@ test("occurrences to come are shown where clocks are set, in two zones", async (
   await expect(page.getByRole("alert")).toContainText("there is no message");
 });
 
-// until the login asks GET /v1/whoami
 test("a reader sees a series, and no button that writes", async ({ guarded, page }) => {
   await guarded.call("POST", "/v1/messages", { scheduleId: "report", channel: "inbox:a", payload: 1, recurrence: daily("UTC") }, adminKey);
-  const { key } = await guarded.call("POST", "/v1/keys", { tenant: "default", scopes: ["sched:r", "ops:r"] }, adminKey);
   await page.goto(`${guarded.url}/console/series?id=report`);
-  await page.getByLabel("API key").fill(key);
-  await page.getByRole("button", { name: "Log in" }).click();
+  await logIn(page, await reader(guarded));
   await expect(page.locator(".series .badge").first()).toHaveText("running");
   await expect(page.getByRole("button", { name: /Pause|Trigger|Cancel/ })).toHaveCount(0);
 });

@@ -1,5 +1,5 @@
 import type { Page } from "@playwright/test";
-import { accessible, adminKey, expect, fits, soon, test } from "./harness";
+import { accessible, adminKey, expect, figureValue, fits, soon, test } from "./harness";
 
 async function open(page: Page, url: string) {
   await page.addInitScript((key) => sessionStorage.setItem("postdate.credential", key), adminKey);
@@ -93,7 +93,7 @@ test("an administrator acts for another tenant, and no longer", async ({ guarded
   const asked = page.waitForRequest((request) => request.url().endsWith("/v1/stats"));
   await page.getByRole("link", { name: "Now" }).click();
   expect((await asked).headers()["postdate-tenant"]).toBe("beta");
-  await expect(page.locator(".figure", { hasText: "Pending" }).locator("dd").first()).toHaveText("1");
+  await expect(figureValue(page, "Pending")).toHaveText("1");
   await page.getByRole("button", { name: "Back to my own" }).click();
   await expect(page.getByText("You act for tenant")).toHaveCount(0);
   const act = page.getByLabel("Act for tenant");
