@@ -14,7 +14,7 @@ import (
 
 // Channels lets operators list channels and change their settings.
 type Channels interface {
-	// List lists a tenant's channels in the whole cluster whose names are behind after.
+	// List lists a tenant's channels in the whole cluster, those whose names come after a name.
 	List(ctx context.Context, tenant, after string) (ChannelList, error)
 	// Change applies f to what is set for a tenant's messages to a channel, for all nodes, and
 	// returns the new settings.
@@ -24,7 +24,7 @@ type Channels interface {
 // ChannelList is a part of a tenant's channels.
 type ChannelList struct {
 	Channels []Channel // by name
-	More     bool      // there are others behind the last
+	More     bool      // there are others after the last
 	Missing  []string  // nodes that did not answer, by name
 }
 

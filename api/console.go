@@ -111,9 +111,9 @@ func ownOrigin(h *fasthttp.ResponseHeader) {
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
 }
 
-// resource is the audience as RFC 8707 has it, for issuers that go by that and not by an audience; "": it is none.
-// Issuers overlook the one that they do not know, but for Entra ID: it refuses a resource, and its audiences are no
-// URLs.
+// resource is the audience as a resource of RFC 8707, for issuers that know that parameter and not audience; "": it is
+// no URL. Issuers ignore the parameter that they do not know, except Entra ID, which refuses a resource: there
+// audiences are no URLs.
 func (l *Login) resource() string {
 	if originOf(l.Audience) == "" {
 		return ""
@@ -121,8 +121,8 @@ func (l *Login) resource() string {
 	return l.Audience
 }
 
-// connectOrigins are the origins besides the node's own to which the console's pages connect: for a policy of content
-// security. The issuer's token endpoint may be elsewhere than the issuer.
+// connectOrigins are the origins besides the node's own to which the console's pages may connect. The issuer's token
+// endpoint may have another origin than the issuer.
 func (c *Console) connectOrigins() (origins []string) {
 	if c.Login == nil {
 		return nil
@@ -135,8 +135,8 @@ func (c *Console) connectOrigins() (origins []string) {
 	return origins
 }
 
-// originOf returns the origin of a URL; "": it has none. It can stand in a policy of content security: what would
-// end a source there is in no origin's name.
+// originOf returns the origin of a URL; "": it has none that can stand in a Content-Security-Policy, where some
+// characters would end it.
 func originOf(address string) string {
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" ||

@@ -69,7 +69,7 @@ func parseCursor(q *store.ListQuery, s string, buckets int) (*store.ListPosition
 	return &store.ListPosition{ExecutionTime: postdate.Time(at), Bucket: int(bucket), ScheduleID: id}, nil
 }
 
-// channelCursor makes the cursor of the place behind a channel in a tenant's list of them.
+// channelCursor makes the cursor of the place after a channel in a tenant's list of them.
 func channelCursor(tenant, channel string) string {
 	return sealed(channelTag(tenant, []byte(channel)), []byte(channel))
 }

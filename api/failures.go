@@ -12,7 +12,7 @@ import (
 	"github.com/postdate/postdate"
 )
 
-// Failures are grouped from so many pages of so many messages, and no more.
+// An answer groups at most so many pages of so many messages that failed.
 const (
 	failurePages = 10
 	failurePage  = 1_000
@@ -55,7 +55,7 @@ type failureGroup struct {
 	channel     postdate.Channel
 	lastError   string
 	count       int
-	first, last postdate.Time // when they failed
+	first, last postdate.Time // when the first and the last of them failed
 	example     string        // the one that failed last
 }
 
@@ -81,7 +81,7 @@ func (f failureGroups) add(r *postdate.Record) {
 	}
 }
 
-// largest are the groups in the order of their sizes.
+// largest are all groups, the largest first.
 func (f failureGroups) largest() []*failureGroup {
 	return slices.SortedFunc(maps.Values(f), func(a, b *failureGroup) int {
 		return cmp.Or(b.count-a.count, cmp.Compare(b.last, a.last),
@@ -89,7 +89,7 @@ func (f failureGroups) largest() []*failureGroup {
 	})
 }
 
-// appendFailures appends the largest groups. all says whether they have all that failed.
+// appendFailures appends as many groups as an answer may have. all: nothing that failed was left out of them.
 func appendFailures(b []byte, groups []*failureGroup, all bool) []byte {
 	shown := groups[:min(len(groups), postdate.FailureGroupsMax)]
 	b = append(b, `{"groups":[`...)

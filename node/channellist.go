@@ -12,16 +12,16 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// A node's answer ends at the one or the other: whoever asks reads on from there.
+// A node's answer ends at whichever it reaches first: whoever asks reads on from there.
 const (
 	reportChannelsMax = 1000
 	reportBytesMax    = 256 << 10 // of names and errors
 )
 
-// channelsReport has what one node knows of a tenant's channels, from a place in the order of their names on.
+// channelsReport has what one node knows of a tenant's channels whose names come after a name.
 type channelsReport struct {
 	Channels []channelReport
-	More     bool // it knows others behind the last
+	More     bool // it knows others after the last
 }
 
 type channelReport struct {
@@ -32,8 +32,8 @@ type channelReport struct {
 	LastErrorAt      postdate.Time
 }
 
-// reportChannels reports the tenant's among views whose names are behind after. The views are sorted.
-func reportChannels(views []poller.ChannelView, tenant, after string) (r channelsReport) {
+// channelsIn reports the tenant's channels among views, those after a name. The views are sorted.
+func channelsIn(views []poller.ChannelView, tenant, after string) (r channelsReport) {
 	size := 0
 	for _, v := range views {
 		name := v.Route.Channel()
@@ -54,8 +54,8 @@ func reportChannels(views []poller.ChannelView, tenant, after string) (r channel
 	return r
 }
 
-// mergeChannels lists a tenant's channels behind after of which nodes report something or something is set. It ends
-// where the first report ends that is not whole: up to there it lacks nothing.
+// mergeChannels lists a tenant's channels after a name, of which nodes report something or something is set. If reports
+// are not whole, it ends where the first of them ends: up to there it is complete.
 func mergeChannels(tenant, after string, set map[postdate.Route]store.ChannelSettings,
 	reports map[string]channelsReport) (list api.ChannelList) {
 	by := map[postdate.Channel]*api.Channel{}
@@ -91,7 +91,7 @@ func mergeChannels(tenant, after string, set map[postdate.Route]store.ChannelSet
 			list.Channels = append(list.Channels, *c)
 		}
 	}
-	list.More = end != "" // there may be others behind it
+	list.More = end != "" // there may be others after it
 	slices.SortFunc(list.Channels, func(a, b api.Channel) int { return cmp.Compare(a.Route, b.Route) })
 	return list
 }
@@ -113,7 +113,7 @@ func addReport(to *api.Channel, node string, r *channelReport) {
 // clusterChannels shows the channels of all nodes. It implements api.Channels.
 type clusterChannels struct{ node *Node }
 
-// List implements api.Channels. What is set of channels is what this node read last: it does not wait for the store.
+// List implements api.Channels. The settings are those that this node read last: it does not wait for the store.
 func (c clusterChannels) List(ctx context.Context, tenant, after string) (api.ChannelList, error) {
 	n := c.node
 	about := tenant + "\x00" + after
@@ -131,14 +131,14 @@ func (c clusterChannels) List(ctx context.Context, tenant, after string) (api.Ch
 	return list.(api.ChannelList), err
 }
 
-// reportChannels answers the question for channels: about is a tenant and the name behind which to begin.
+// reportChannels answers the question for channels: about is a tenant and the name after which to begin.
 func (n *Node) reportChannels(ctx context.Context, about string) (r channelsReport, err error) {
 	views, err := n.loop.Channels(ctx)
 	if err != nil {
 		return r, err
 	}
 	tenant, after, _ := strings.Cut(about, "\x00")
-	return reportChannels(views, tenant, after), nil
+	return channelsIn(views, tenant, after), nil
 }
 
 // Change implements api.Channels.

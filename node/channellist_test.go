@@ -64,7 +64,7 @@ func TestChannelsThatExceedAnAnswer(t *testing.T) {
 			all := slices.Concat(viewsOf("abc", 10, 0), views, viewsOf("beta", 10, 0))
 			seen, lists := []postdate.Route{}, 0
 			for after, more := "", true; more; lists++ {
-				a, b := reportChannels(all, "acme", after), reportChannels(some, "acme", after)
+				a, b := channelsIn(all, "acme", after), channelsIn(some, "acme", after)
 				if text, err := json.Marshal(a); err != nil || len(text) > 600<<10 || len(a.Channels) > reportChannelsMax {
 					t.Fatalf("an answer has %d channels and %d bytes, %v", len(a.Channels), len(text), err)
 				}

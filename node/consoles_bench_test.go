@@ -14,7 +14,7 @@ import (
 	"github.com/postdate/postdate/internal/nodetest"
 )
 
-// consoles are the pages of ten open consoles: what each reads again and again (console/app/src/pages), and how often.
+// consoles are what the pages of ten open consoles read again and again (console/app/src/pages), and how often.
 var consoles = []struct {
 	open  int
 	path  string
@@ -30,8 +30,8 @@ var consoles = []struct {
 
 // BenchmarkConsoles shows what ten open consoles cost the API's other callers, on a node with a million pending
 // messages: for some seconds messages are scheduled at a steady pace with the consoles' requests, for as long without
-// them, and so on. It reports the p50 and p99 of the time that an answer takes without consoles, and as many times
-// that they take with them: the median of all turns.
+// them, and so on. It reports the p50 and p99 of the time that an answer takes without consoles, and how many times as
+// long it takes with them: the median of all turns.
 func BenchmarkConsoles(b *testing.B) {
 	n, _ := start(b, config(b))
 	schedulePending(b, n.Addr(), 1_000_000)

@@ -16,7 +16,7 @@ import (
 )
 
 // What a node asks others by gossip: a byte; for figures also the tenant's name, or nothing for all tenants; for
-// channels the tenant's name, a zero byte, and the name of the channel behind which to begin.
+// channels the tenant's name, a zero byte, and the name of the channel after which to begin.
 const (
 	questionChannels      = 'h'
 	questionFigures       = 'f'
