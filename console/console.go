@@ -70,7 +70,7 @@ func Asset(name string) (File, bool) {
 	return file, ok
 }
 
-// Policy is the Content-Security-Policy of the console, whose page may send requests to its own node and to some more
+// Policy is the Content-Security-Policy of the console, whose page may send requests to its own node and to these
 // origins.
 func Policy(connectTo []string) string {
 	return "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src " +

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/postdate/postdate/internal/proctest"
@@ -178,18 +177,14 @@ func build(t *testing.T, flags ...string) {
 }
 
 // chromium finds the browser, and says which one it is.
-var browser = sync.OnceValues(func() (path string, err error) {
-	if path = os.Getenv("POSTDATE_TEST_CHROMIUM"); path != "" {
-		return path, nil
-	}
-	return exec.LookPath("chromium")
-})
-
 func chromium(t *testing.T) string {
 	t.Helper()
-	path, err := browser()
-	if err != nil {
-		t.Fatalf("%v: make deps installs Chromium; or name one in POSTDATE_TEST_CHROMIUM", err)
+	path := os.Getenv("POSTDATE_TEST_CHROMIUM")
+	if path == "" {
+		var err error
+		if path, err = exec.LookPath("chromium"); err != nil {
+			t.Fatalf("%v: make deps installs Chromium; or name one in POSTDATE_TEST_CHROMIUM", err)
+		}
 	}
 	proctest.Part(t, "chromium", func() (string, error) {
 		version, err := exec.Command(path, "--version").Output()

@@ -18,7 +18,7 @@ func newFailures(p process) *cobra.Command {
 		Use:   "failures",
 		Short: "Show what failed, grouped by channel and error",
 		Long: `Show the messages whose delivery failed, grouped by channel and error, the largest
-group first. The server looks at 10,000 of them, by execution time.`,
+group first. The server looks at the first 10,000 of them, by execution time.`,
 		Example: `  postdate failures --channel rabbitmq:orders
   postdate failures --from 2027-01-31T00:00:00Z --json`,
 		Args: cobra.NoArgs,

@@ -8,7 +8,7 @@ export default defineConfig({
   build: {
     outDir: "../dist",
     emptyOutDir: true,
-    assetsInlineLimit: 0, // the Content-Security-Policy allows no data: URLs
+    assetsInlineLimit: 0, // the icon stays a file, which browsers keep
     modulePreload: { polyfill: false },
     target: "es2022",
   },
