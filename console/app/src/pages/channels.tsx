@@ -59,7 +59,7 @@ export function Channels() {
       {missing.length > 0 && (
         <p role="alert" class="fault">No answer from {missing.join(", ")}: what only they know is missing here.</p>
       )}
-      <div class="row channels">
+      <div class="row">
         <label>
           Name contains
           <input type="search" value={name} maxLength={2048} onInput={(event) => by.set({ name: event.currentTarget.value }, true)} />
@@ -82,7 +82,7 @@ export function Channels() {
 function Other(props: { open(channel: string): void }) {
   const [name, setName] = useState("");
   return (
-    <form class="other" onSubmit={(event) => {
+    <form class="row" onSubmit={(event) => {
       event.preventDefault();
       props.open(name);
       setName("");

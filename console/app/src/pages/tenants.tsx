@@ -3,7 +3,7 @@ import { useMemo, useState } from "preact/hooks";
 import { type Schemas, answer, api } from "../api";
 import { useQuery } from "../filter";
 import { bytes, count, distance } from "../format";
-import { Ask, Badge, Copy, Dialog, Page, Time } from "../parts";
+import { Ask, Badge, Copy, Dialog, Outcome, Page, type Said, Time } from "../parts";
 import { useLive } from "../poll";
 import { actFor, caller, tenant } from "../session";
 import { type Column, Table } from "../table";
@@ -22,12 +22,12 @@ export function Tenants() {
   const by = useQuery();
   const filter = by.query.tenant ?? "";
   const [open, setOpen] = useState<Open>();
-  const [said, setSaid] = useState("");
+  const [said, setSaid] = useState<Said>();
   const tenants = useLive((signal) => answer(api.GET("/v1/tenants", { signal })), everyMs);
   const keys = useLive((signal) => (asked ? answer(api.GET("/v1/keys", { signal })) : Promise.resolve({ keys: [] })), asked ? everyMs : 0);
   const close = () => setOpen(undefined);
   const done = (words: string, next?: Open) => {
-    setSaid(words);
+    setSaid({ words, bad: false });
     setOpen(next);
     tenants.again();
     keys.again();
@@ -43,7 +43,7 @@ export function Tenants() {
             onInput={(event) => by.set({ tenant: event.currentTarget.value }, true)} />
         </label>
       </div>
-      <output class="done" role="status">{said}</output>
+      <p class="act"><Outcome said={said} /></p>
       {tenants.value && <TenantTable tenants={tenants.value.tenants} keys={keys.value?.keys ?? []} filter={filter} onLimits={(of) => setOpen({ limitsOf: of })} />}
       {!asked && <p class="empty">This node asks nobody for a key, so its only tenant is default. Start it with --admin-key to have keys and tenants.</p>}
       {asked && keys.value && (
