@@ -38,13 +38,9 @@ export function bytes(n: number): string {
 }
 
 const clock = new Intl.DateTimeFormat("sv", { dateStyle: "short", timeStyle: "medium" });
-const hourMinute = new Intl.DateTimeFormat("sv", { timeStyle: "short" });
 
 /** local writes a time of the API in the browser's time zone: 2027-01-31 09:30:00. */
 export const local = (time: string | number) => clock.format(new Date(time));
-
-/** hour writes the hour and minute of a time in the browser's time zone. */
-export const hour = (time: string | number) => hourMinute.format(new Date(time));
 
 /** zone names the browser's time zone. */
 export const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;

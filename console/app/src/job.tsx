@@ -39,7 +39,7 @@ export function Progress({ id, about, onEnd, onClose }: Props) {
   return (
     <section ref={section} tabIndex={-1} class="card progress" aria-label="Progress">
       <Fault of={fault} />
-      {job ? <Stand job={job} about={about} /> : !fault && <p aria-busy="true">Looking how far the job has come …</p>}
+      {job ? <Stand job={job} about={about} /> : !fault && <p aria-busy="true">Loading …</p>}
       <button class="secondary" onClick={onClose}>Close</button>
     </section>
   );

@@ -47,7 +47,7 @@ export function Login() {
 }
 
 function Looking({ why }: { why: string }) {
-  if (!why) return <p>Looking who is there …</p>;
+  if (!why) return <p>Loading …</p>;
   return (
     <>
       <p role="alert" class="fault">{why} The console tries again by itself.</p>
@@ -77,7 +77,7 @@ function Ways() {
             pattern="\s*[!-~]+\s*" title="A key has no spaces within" onInput={(event) => setKey(event.currentTarget.value)} />
         </label>
         <small id="about-key">
-          Make one with <code>postdate keys create</code>. The console shows what its scopes allow, and keeps it until
+          Create one with <code>postdate keys create</code>. The console shows what its scopes allow, and keeps it until
           this tab is closed.
         </small>
         <button type="submit" class={host ? "secondary" : ""}>Log in</button>

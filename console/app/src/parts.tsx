@@ -26,6 +26,11 @@ export function Fault({ of }: { of: Error | undefined }) {
   return of && !(of instanceof NoAnswer) ? <p role="alert" class="fault">{of.message}</p> : null;
 }
 
+/** Missing names nodes that did not answer, and says what that means for what is shown of each. */
+export function Missing(props: { nodes: string[]; means: string }) {
+  return props.nodes.length > 0 ? <p role="alert" class="fault">No answer from {props.nodes.join(", ")}: {props.means}.</p> : null;
+}
+
 /** Figure is a number that says what it counts. */
 export function Figure(props: { name: string; value: string; about: string; alarm?: boolean }) {
   const about = useId();

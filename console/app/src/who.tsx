@@ -17,8 +17,8 @@ export function Who({ caller: c }: { caller: Caller }) {
         <dd>{c.scopes.join(", ") || "none"}</dd>
         <dt>Channels</dt>
         <dd>{c.channels.join(", ") || "all"}</dd>
-        <dt>Ends</dt>
-        <dd>{c.expiresAt ? <Time at={c.expiresAt} far /> : "not by itself"}</dd>
+        <dt>Expires</dt>
+        <dd>{c.expiresAt ? <Time at={c.expiresAt} far /> : "never"}</dd>
       </dl>
     </details>
   );

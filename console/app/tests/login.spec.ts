@@ -21,7 +21,7 @@ test("a key logs in, and the API says why another one does not", async ({ guarde
   await expect(page.getByRole("heading", { level: 1 })).toHaveText("Tenants and keys");
   expect(page.url()).toBe(`${guarded.url}/console/tenants?tenant=a`);
   await expect(page.locator(".who")).toContainText("The operator's key");
-  await expect(page.locator(".who")).toContainText("Endsnot by itself");
+  await expect(page.locator(".who")).toContainText("Expiresnever");
   const kept = JSON.parse(await stored(page));
   expect(kept[0]).toEqual({ "postdate.credential": adminKey });
   expect(JSON.stringify(kept.slice(1))).not.toContain(adminKey);

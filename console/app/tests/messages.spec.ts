@@ -63,7 +63,7 @@ test("Messages are found by their id and by each filter, and the address says wh
   await expect(ids(page)).toHaveText(["order-2", "bill-4"]);
   await expect(page.getByLabel("Due from")).toHaveValue(berlin(from).slice(0, 16));
   await node.call("DELETE", path("bill-4"));
-  await page.getByRole("button", { name: "Look again" }).click();
+  await page.getByRole("button", { name: "Refresh" }).click();
   await expect(ids(page)).toHaveText(["order-2"]);
   await page.goto(`${node.url}/console/messages?from=yesterday`);
   await expect(page.getByRole("alert")).toContainText("RFC 3339");
@@ -111,8 +111,8 @@ test("100,000 messages are listed page by page, and a long search asks before it
   await page.getByLabel("Id begins with").fill("m099999");
   await page.getByLabel("Id begins with").press("Enter");
   const until = new Date(first + 1000 * 49_999).toLocaleString("sv", { timeZone: "Europe/Berlin" });
-  await expect(page.getByText(`0 messages so far. Looked at what is due until ${until}.`)).toBeVisible();
-  await page.getByRole("button", { name: "Look further" }).click();
+  await expect(page.getByText(`0 messages so far. Searched what is due until ${until}.`)).toBeVisible();
+  await page.getByRole("button", { name: "Search further" }).click();
   await expect(ids(page)).toHaveText(["m099999"]);
 });
 
@@ -250,7 +250,7 @@ test("A refusal is told in the API's words, and no answer as not known", async (
   await act(page, "Cancel the message");
   await expect(said(page)).toHaveText(await refusal(node, "DELETE", "late"));
   await page.unrouteAll();
-  await page.getByRole("button", { name: "Look again" }).click();
+  await page.getByRole("button", { name: "Refresh" }).click();
   await expect(page.getByText("DELIVERED", { exact: true })).toBeVisible();
   await expect(said(page)).toHaveText(/delivered/); // what was said stays
 
@@ -260,7 +260,7 @@ test("A refusal is told in the API's words, and no answer as not known", async (
   await expect(said(page)).toHaveText(await refusal(node, "PATCH", "changed", { "If-Match": `"${version}"` }, '{"delay":"PT0S"}'));
   expect((await node.call("GET", path("changed"))).status).toBe("PENDING");
   await page.unrouteAll();
-  await page.getByRole("button", { name: "Look again" }).click();
+  await page.getByRole("button", { name: "Refresh" }).click();
   await expect(page.getByText("inbox:b")).toBeVisible();
 
   await open(page, node, "lost");

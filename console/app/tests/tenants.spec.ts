@@ -10,6 +10,7 @@ async function open(page: Page, url: string) {
 const row = (page: Page, table: string, text: string) => page.getByRole("region", { name: table }).getByRole("row", { name: text });
 
 test("limits of tenants are shown, changed, and given back to the defaults", async ({ start, page }) => {
+  test.slow(); // on a busy machine
   const node = await start("--admin-key", adminKey, "--tenant-pending-max", "500");
   const tenant = async (name: string) => (await node.call("GET", "/v1/tenants", undefined, adminKey)).tenants.find((t: any) => t.tenant === name);
   for (const name of ["acme", "beta"]) {
@@ -74,7 +75,7 @@ test("limits of tenants are shown, changed, and given back to the defaults", asy
   const names = page.getByRole("region", { name: "Tenants" }).locator("tbody tr td:first-child");
   await page.getByRole("region", { name: "Tenants" }).getByRole("button", { name: "Pending" }).click();
   await expect(names.last()).toHaveText("gamma");
-  await page.getByLabel("Only tenants with").fill("ET");
+  await page.getByLabel("Tenant contains").fill("ET");
   await expect(names).toHaveText(["beta"]);
   await expect(page.getByRole("region", { name: "Keys" }).locator("tbody tr")).toHaveCount(1);
   expect(page.url()).toBe(`${node.url}/console/tenants?tenant=ET`);
@@ -110,28 +111,29 @@ test("an administrator acts for another tenant, and no longer", async ({ guarded
   await expect(page.getByText("You act for tenant delta")).toBeVisible();
 });
 
-test("a key is made, shown once, used and revoked", async ({ guarded: node, page, context }) => {
+test("a key is created, shown once, used and revoked", async ({ guarded: node, page, context }) => {
+  test.slow(); // on a busy machine
   await context.grantPermissions(["clipboard-read", "clipboard-write"]);
   await node.call("POST", "/v1/keys", { tenant: "beta", scopes: ["ops:r"], expires: "1s" }, adminKey);
   await open(page, `${node.url}/console/tenants`);
   const keys = async () => (await node.call("GET", "/v1/keys", undefined, adminKey)).keys as any[];
-  await page.getByRole("button", { name: "Make a key" }).click();
-  const dialog = page.getByRole("dialog", { name: "Make a key" });
-  await dialog.getByRole("button", { name: "Make the key" }).click();
+  await page.getByRole("button", { name: "Create a key" }).click();
+  const dialog = page.getByRole("dialog", { name: "Create a key" });
+  await dialog.getByRole("button", { name: "Create the key" }).click();
   await expect(dialog.getByRole("alert")).toContainText("name what the key is for");
   await dialog.getByLabel("Tenant", { exact: true }).fill("acme");
   await dialog.getByLabel("sched:r").check();
   await dialog.getByLabel("sched:w").check();
   await dialog.getByLabel("Channels that it may use").fill("rabit:x");
-  await dialog.getByRole("button", { name: "Make the key" }).click();
+  await dialog.getByRole("button", { name: "Create the key" }).click();
   await expect(dialog.getByRole("alert")).toContainText("rabit:x");
   await dialog.getByLabel("Channels that it may use").fill("inbox:a*\n\n inbox:b ");
-  await dialog.getByLabel("It ends").selectOption({ label: "After …" });
-  await dialog.getByLabel("How long it is good").fill("12h");
+  await dialog.getByLabel("Expires").selectOption({ label: "After …" });
+  await dialog.getByLabel("Expires after").fill("12h");
   await accessible(page);
   await fits(page);
   expect(await keys()).toHaveLength(1);
-  await dialog.getByLabel("How long it is good").press("Enter");
+  await dialog.getByLabel("Expires after").press("Enter");
 
   const shown = page.getByRole("dialog", { name: "This is the key" });
   const secret = await shown.getByLabel("Key of tenant acme").inputValue();
@@ -141,7 +143,7 @@ test("a key is made, shown once, used and revoked", async ({ guarded: node, page
   await expect(shown.getByText("Copied.")).toBeVisible();
   expect(await page.evaluate(() => navigator.clipboard.readText())).toBe(secret);
   await shown.getByRole("button", { name: "I have kept it" }).click();
-  await expect(page.getByRole("button", { name: "Make a key" })).toBeFocused();
+  await expect(page.getByRole("button", { name: "Create a key" })).toBeFocused();
   const everything = await page.evaluate(() => JSON.stringify([{ ...sessionStorage }, { ...localStorage }, document.cookie, location.href, history.state]) + document.documentElement.outerHTML);
   expect(everything).not.toContain(secret);
 
@@ -168,9 +170,9 @@ test("a key is made, shown once, used and revoked", async ({ guarded: node, page
     await route.fetch();
     await route.abort();
   });
-  await page.getByRole("button", { name: "Make a key" }).click();
+  await page.getByRole("button", { name: "Create a key" }).click();
   await dialog.getByLabel("ops:r").check();
-  await dialog.getByRole("button", { name: "Make the key" }).click();
+  await dialog.getByRole("button", { name: "Create the key" }).click();
   await expect(dialog.getByRole("alert")).toContainText("it is not known whether this was done");
   await page.keyboard.press("Escape");
   await expect(row(page, "Keys", "default")).toContainText("ops:r");
@@ -179,7 +181,7 @@ test("a key is made, shown once, used and revoked", async ({ guarded: node, page
 test("a node that asks nobody has limits and no keys", async ({ node, page }) => {
   await page.goto(`${node.url}/console/tenants`);
   await expect(page.getByText("This node asks nobody for a key")).toBeVisible();
-  await expect(page.getByRole("button", { name: "Make a key" })).toHaveCount(0);
+  await expect(page.getByRole("button", { name: "Create a key" })).toHaveCount(0);
   await page.getByRole("button", { name: "Set limits of another tenant" }).click();
   await page.getByLabel("Tenant", { exact: true }).fill("default");
   await page.getByRole("dialog").getByLabel("Pending bytes").first().selectOption({ label: "At most:" });

@@ -4,7 +4,7 @@ import { type Schemas, answer, api } from "../api";
 import { link, useQuery } from "../filter";
 import { count, rate, visible } from "../format";
 import { usePaged } from "../paged";
-import { Act, Badge, Cut, Dialog, Facts, Page, Time } from "../parts";
+import { Act, Badge, Cut, Dialog, Facts, Missing, Page, Time } from "../parts";
 import { may, tenant } from "../session";
 import { type Column, Table } from "../table";
 
@@ -56,9 +56,7 @@ export function Channels() {
   const whose = tenant.value ? ` of tenant ${tenant.value}` : "";
   return (
     <Page title="Channels" fault={fault} about={`The channels${whose} with messages in the memory of nodes, with parked messages, or with settings. Others are at rest.`}>
-      {missing.length > 0 && (
-        <p role="alert" class="fault">No answer from {missing.join(", ")}: what only they know is missing here.</p>
-      )}
+      <Missing nodes={missing} means="what only it knows is missing here" />
       <div class="row">
         <label>
           Name contains

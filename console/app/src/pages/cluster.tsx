@@ -5,7 +5,7 @@ import { type Schemas, answer, api } from "../api";
 import { BucketMap, lateMs } from "../bucketmap";
 import { useQuery } from "../filter";
 import { count, local, ms } from "../format";
-import { Badge, Facts, Figure, Page, Time } from "../parts";
+import { Badge, Facts, Figure, Missing, Page, Time } from "../parts";
 import { useLive } from "../poll";
 import { type Column, Table } from "../table";
 import { type Change, type Watch, isSilent, look } from "../watch";
@@ -36,7 +36,7 @@ function Faults({ watch }: { watch: Watch }) {
   const silent = watch.members.filter((m) => isSilent(watch, m)).map((m) => m.node);
   return (
     <>
-      {silent.length > 0 && <p role="alert" class="fault">No answer from {silent.join(", ")}: its clock and lease are not known.</p>}
+      <Missing nodes={silent} means="its clock and lease are not known" />
       {watch.unread && (
         <p role="alert" class="fault">
           The store does not answer node {watch.node}, so who owns which bucket is not known

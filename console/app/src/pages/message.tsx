@@ -37,13 +37,13 @@ function One({ id }: { id: string }) {
       <div class="row level">
         {shown && <Badge state={shown.message.status} />}
         {shown && may("sched:w") && <Actions message={shown.message} again={again} tell={setSaid} />}
-        <button class="outline secondary" onClick={() => again()}>Look again</button>
+        <button class="outline secondary" onClick={() => again()}>Refresh</button>
       </div>
       <p class="act"><Outcome said={said} /></p>
       {shown && (
         <div class="message">
           <Life message={shown.message} />
-          <What message={shown.message} />
+          <Details message={shown.message} />
           <Payload raw={shown.payload} contentType={shown.message.contentType} encoding={shown.message.payloadEncoding} file={id} />
           <Headers message={shown.message} />
         </div>
@@ -187,7 +187,7 @@ function Life({ message }: { message: Message }) {
   const log = message.attemptLog ?? [];
   return (
     <section class="card">
-      <h2>What became of it</h2>
+      <h2>History</h2>
       <ol class="timeline">
         {life(message).map((event, i) => (
           <li key={i} class={event.at && Date.parse(event.at) > Date.now() ? "ahead" : ""}>
@@ -214,7 +214,7 @@ function retryWords({ maxAttempts, minBackoff, maxBackoff, maxParked }: Schemas[
   return words.filter(Boolean).join(", ");
 }
 
-function What({ message: m }: { message: Message }) {
+function Details({ message: m }: { message: Message }) {
   const trace = m.traceparent?.split("-")[1];
   const facts: [name: string, value: ComponentChildren][] = [
     ["Channel", <code>{visible(m.channel)}</code>],
@@ -234,7 +234,7 @@ function What({ message: m }: { message: Message }) {
   ];
   return (
     <section class="card">
-      <h2>What it is</h2>
+      <h2>Details</h2>
       <Facts facts={facts} />
     </section>
   );

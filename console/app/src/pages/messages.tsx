@@ -47,7 +47,7 @@ export function Messages() {
   const { list, again } = useList(filter);
   return (
     <Page title="Messages" fault={list.fault}
-      about="By due time; a series has the place of its first occurrence. What is settled stays until its retention is over.">
+      about="Sorted by due time, and series by that of their first occurrence. Settled messages stay until their retention ends.">
       <ById />
       <form class="row" aria-label="Filters" onSubmit={(event) => event.preventDefault()}>
         <Field label="Id begins with" name="idPrefix" by={by} />
@@ -56,7 +56,7 @@ export function Messages() {
         <StatusField by={by} />
         <TimeField label="Due from" name="from" by={by} />
         <TimeField label="Due before" name="to" by={by} />
-        <button type="button" class="outline secondary" onClick={again}>Look again</button>
+        <button type="button" class="outline secondary" onClick={again}>Refresh</button>
       </form>
       {(list.rows.length > 0 || list.state === "end") && (
         <Table label="Messages" columns={columns} rows={list.rows} id={(m) => m.id}
@@ -65,7 +65,7 @@ export function Messages() {
       )}
       <p class="row" role="status">
         <span>{words(list)}</span>
-        {list.state === "stopped" && <button class="outline" onClick={() => void list.more()}>Look further</button>}
+        {list.state === "stopped" && <button class="outline" onClick={() => void list.more()}>Search further</button>}
       </p>
     </Page>
   );
@@ -113,8 +113,8 @@ function StatusField({ by }: { by: Query }) {
 
 type Filter = Partial<Record<"channel" | "label" | "idPrefix" | "from" | "to", string>> & { status?: Schemas["Status"] };
 
-// After so many pages in a row without a message somebody is asked whether to look further: each may take the node a
-// look at 10,000 messages.
+// After so many pages in a row without a message the page asks whether to search further: for each the node may look at
+// 10,000 messages.
 const emptyPages = 5;
 
 /** List is what was read of a list so far. Pages are added to its rows, which are not copied: there may be many. */
@@ -176,10 +176,10 @@ function useList(filter: Filter) {
 function words(list: List): string {
   const shown = list.rows.length === 1 ? "1 message" : `${count(list.rows.length)} messages`;
   if (list.state === "end") return list.rows.length > 0 ? `${shown}: these are all.` : "";
-  if (list.state === "looking") return list.rows.length > 0 ? `${shown}. Looking for more …` : "Looking …";
+  if (list.state === "looking") return list.rows.length > 0 ? `${shown}. Loading more …` : "Loading …";
   if (list.state === "more") return `${shown}. More follow: scroll to the end of the table.`;
   const to = list.cursor && lookedTo(list.cursor);
-  return `${shown} so far.${to ? ` Looked at what is due until ${local(to)}.` : ""}`;
+  return `${shown} so far.${to ? ` Searched what is due until ${local(to)}.` : ""}`;
 }
 
 /**

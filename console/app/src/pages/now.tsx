@@ -3,7 +3,7 @@ import { useMemo } from "preact/hooks";
 import { type Schemas, answer, api } from "../api";
 import { Chart } from "../chart";
 import { bytes, count, ms, rate } from "../format";
-import { Figure, Page } from "../parts";
+import { Figure, Missing, Page } from "../parts";
 import { useLive } from "../poll";
 import { tenant } from "../session";
 
@@ -23,9 +23,7 @@ function Figures({ stats }: { stats: Schemas["Stats"] }) {
   const late = lastMinute.latenessMs;
   return (
     <>
-      {stats.missing.length > 0 && (
-        <p role="alert" class="fault">No answer from {stats.missing.join(", ")}: what it did is not counted here.</p>
-      )}
+      <Missing nodes={stats.missing} means="what it did is not counted here" />
       <dl class="figures">
         <Figure name="Scheduled" value={`${rate(per.scheduled)}/s`} about={`${count(lastMinute.scheduled)} in the last minute: new, replaced and moved messages`} />
         <Figure name="Delivered" value={`${rate(per.delivered)}/s`} about={`${count(lastMinute.delivered)} in the last minute, confirmed by their channel`} />

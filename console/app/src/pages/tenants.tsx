@@ -38,7 +38,7 @@ export function Tenants() {
       about="What each tenant may use and uses, on all nodes together, and the keys with which programs and people call the API.">
       <div class="row">
         <label>
-          Only tenants with{" "}
+          Tenant contains{" "}
           <input type="search" value={filter} placeholder="part of a name" maxLength={64}
             onInput={(event) => by.set({ tenant: event.currentTarget.value }, true)} />
         </label>
@@ -50,7 +50,7 @@ export function Tenants() {
         <KeyTable keys={keys.value.keys} own={keyId} filter={filter} onMake={() => setOpen({ making: true })} onRevoke={(key) => setOpen({ revoking: key })} />
       )}
       {open && "limitsOf" in open && <Limits of={open.limitsOf} onClose={close} onDone={done} />}
-      {open && "making" in open && <Make tenants={names} onClose={close} onFault={keys.again} onMade={(key) => done(`Key ${key.id} of tenant ${key.tenant} is made.`, { made: key })} />}
+      {open && "making" in open && <Make tenants={names} onClose={close} onFault={keys.again} onMade={(key) => done(`Key ${key.id} of tenant ${key.tenant} is created.`, { made: key })} />}
       {open && "made" in open && <Made made={open.made} onClose={close} />}
       {open && "revoking" in open && <Revoke of={open.revoking} own={keyId} onClose={close} onDone={done} />}
     </Page>
@@ -207,7 +207,7 @@ function KeyTable(props: { keys: Key[]; own: string | undefined; filter: string;
         value: () => "",
         cell: (k) => <button class="small secondary" aria-label={`Revoke key ${k.id}`} onClick={() => props.onRevoke(k)}>Revoke</button>,
       },
-      { name: "Made", value: (k) => k.createdAt, cell: (k) => <Time at={k.createdAt} /> },
+      { name: "Created", value: (k) => k.createdAt, cell: (k) => <Time at={k.createdAt} /> },
     ],
     [own],
   );
@@ -216,10 +216,10 @@ function KeyTable(props: { keys: Key[]; own: string | undefined; filter: string;
     <section class="block">
       <header>
         <h2>Keys</h2>
-        <button class="small" onClick={props.onMake}>Make a key</button>
+        <button class="small" onClick={props.onMake}>Create a key</button>
       </header>
       <Table label="Keys" columns={columns} rows={rows} id={(k) => k.id} sortable
-        empty={filter ? "No key is of a tenant with this in its name." : "There are no keys but the operator's own. Make one for each program and person."} />
+        empty={filter ? "No key is of a tenant with this in its name." : "There are no keys but the operator's own. Create one for each program and person."} />
     </section>
   );
 }
@@ -259,7 +259,7 @@ function Make(props: { tenants: string[]; onClose(): void; onFault(): void; onMa
     }
   };
   return (
-    <Ask title="Make a key" yes="Make the key" onClose={props.onClose} run={run}>
+    <Ask title="Create a key" yes="Create the key" onClose={props.onClose} run={run}>
       <TenantName value={name} onInput={setName} known={props.tenants} />
       <fieldset>
         <legend>Scopes: whoever has the key may …</legend>
@@ -278,13 +278,13 @@ function Make(props: { tenants: string[]; onClose(): void; onFault(): void; onMa
       </label>
       <small id="about-channels">One pattern a line, like <code>rabbitmq:acme-*</code>. None: all channels.</small>
       <label>
-        It ends
+        Expires
         <select value={lifetime} onChange={(event) => setLifetime(event.currentTarget.value)}>
           {Object.entries(lifetimes).map(([value, words]) => <option key={value} value={value}>{words}</option>)}
         </select>
       </label>
       {lifetime === "other" && (
-        <input required aria-label="How long it is good" placeholder="like 12h or 7d" value={other} onInput={(event) => setOther(event.currentTarget.value)} />
+        <input required aria-label="Expires after" placeholder="like 12h or 7d" value={other} onInput={(event) => setOther(event.currentTarget.value)} />
       )}
     </Ask>
   );
@@ -294,7 +294,7 @@ function Make(props: { tenants: string[]; onClose(): void; onFault(): void; onMa
 function Made({ made, onClose }: { made: Schemas["NewKey"]; onClose(): void }) {
   return (
     <Dialog title="This is the key" onClose={onClose}>
-      <p><strong>It is shown only now.</strong> Nobody can read it again: keep it as you keep a password. If it is lost, revoke key {made.id} and make another one.</p>
+      <p><strong>It is shown only now.</strong> Nobody can read it again: keep it as you keep a password. If it is lost, revoke key {made.id} and create another one.</p>
       <label>
         Key of tenant {made.tenant}
         <input class="secret" readOnly value={made.key} onFocus={(event) => event.currentTarget.select()} />
