@@ -3,7 +3,7 @@ import { signal } from "@preact/signals";
 import createClient, { type Middleware } from "openapi-fetch";
 import type { components, paths } from "./api.gen";
 import { fresh } from "./oidc";
-import { caller, credential, leave, tenant } from "./session";
+import { caller, credential, leave, sessions, tenant } from "./session";
 
 export type Schemas = components["schemas"];
 export type Problem = Schemas["Problem"];
@@ -25,6 +25,13 @@ export class NoAnswer extends Error {
   }
 }
 
+/** NotMade is what becomes of a call that was given up before it was sent: it was surely not carried out. */
+export class NotMade extends Error {
+  constructor(what: string) {
+    super(`${what} before this was sent, so it was not done. Do it again if you still want it.`);
+  }
+}
+
 /** unanswered has the frame say that the node does not answer, and throws. */
 export function unanswered(): never {
   lost.value = "This node does not answer.";
@@ -33,9 +40,19 @@ export function unanswered(): never {
 
 const door: Middleware = {
   async onRequest({ request, schemaPath }) {
+    // Somebody may log in or choose another tenant meanwhile: what was asked for is for those of now.
+    const session = sessions.value;
+    const actsFor = tenant.value;
     await fresh();
+    if (sessions.value !== session) throw new NotMade("Somebody logged in or out");
+    if (tenant.value !== actsFor) throw new NotMade("Another tenant was chosen");
     if (credential.value) request.headers.set("Authorization", `Bearer ${credential.value}`);
-    if (tenant.value && schemaPath !== "/v1/whoami") request.headers.set("Postdate-Tenant", tenant.value);
+    if (actsFor && schemaPath !== "/v1/whoami") request.headers.set("Postdate-Tenant", actsFor);
+  },
+  onResponse({ request, response }) {
+    // A proxy that has no good answer does not know what became of a write. A Problem says itself what is known.
+    const isProblem = response.headers.get("Content-Type")?.startsWith("application/problem+json");
+    if (response.status >= 500 && request.method !== "GET" && !isProblem) unanswered();
   },
 };
 
@@ -46,15 +63,15 @@ export const api = createClient<paths>({
 api.use(door);
 
 /**
- * answer waits for a call and returns what it answered. It throws a Refusal if the API says no, and NoAnswer if there is
- * no answer.
+ * answer waits for a call and returns what it answered. It throws a Refusal if the API says no, NoAnswer if there is no
+ * answer or a write got one that is not from Postdate, and NotMade if the call was given up.
  */
 export async function answer<T>(call: Promise<{ data?: T; error?: unknown; response: Response }>): Promise<T> {
   let result;
   try {
     result = await call;
   } catch (fault) {
-    if (fault instanceof DOMException && fault.name === "AbortError") throw fault;
+    if (fault instanceof NotMade || (fault instanceof DOMException && fault.name === "AbortError")) throw fault;
     unanswered();
   }
   lost.value = "";

@@ -3,7 +3,7 @@
 import { signal } from "@preact/signals";
 import * as oauth from "oauth4webapi";
 import { lost, unanswered } from "./api";
-import { type Renewal, farewell, keep, leave, renewal } from "./session";
+import { type Renewal, farewell, keep, leave, renewal, renewed } from "./session";
 
 /** Config is what a node says to whoever has not logged in. */
 export interface Config {
@@ -88,7 +88,8 @@ export async function comeBack(): Promise<boolean> {
     const { as, client, options } = await provider();
     const answer = oauth.validateAuthResponse(as, client, parameters, waiting.state);
     const response = await oauth.authorizationCodeGrantRequest(as, client, oauth.None(), answer, redirectURI, waiting.verifier, options);
-    take(await oauth.processAuthorizationCodeResponse(as, client, response));
+    const tokens = await oauth.processAuthorizationCodeResponse(as, client, response);
+    keep(tokens.access_token, renewalOf(tokens));
     return true;
   } catch (fault) {
     farewell.value = inWords(fault);
@@ -103,10 +104,11 @@ function pageToShow(page = "/console"): string {
   return ours ? url.pathname + url.search : "/console";
 }
 
-function take(tokens: oauth.TokenEndpointResponse, before?: string) {
-  const { access_token, expires_in, refresh_token = before } = tokens;
-  const renew = refresh_token && expires_in && { token: refresh_token, at: Date.now() + 1000 * Math.max(expires_in - 30, expires_in / 2) };
-  keep(access_token, renew || undefined);
+/** renewalOf is how tokens are renewed, by the refresh token of before if they bring none. */
+function renewalOf({ expires_in, refresh_token = "" }: oauth.TokenEndpointResponse, before = ""): Renewal | undefined {
+  const token = refresh_token || before;
+  if (!token || !expires_in) return undefined;
+  return { token, at: Date.now() + 1000 * Math.max(expires_in - 30, expires_in / 2) };
 }
 
 let renewing: Promise<void> | undefined;
@@ -124,7 +126,7 @@ async function renew(kept: Renewal) {
     const { as, client, options } = await provider();
     const response = await oauth.refreshTokenGrantRequest(as, client, oauth.None(), kept.token, options);
     const tokens = await oauth.processRefreshTokenResponse(as, client, response);
-    if (renewal.value === kept) take(tokens, kept.token); // else they have logged out
+    if (renewal.value === kept) renewed(tokens.access_token, renewalOf(tokens, kept.token)); // else they have logged out
   } catch (fault) {
     if (renewal.value !== kept) return;
     if (fault instanceof oauth.ResponseBodyError) leave(`${issuerHost()} has ended the session: ${reason(fault)}. Log in again.`);

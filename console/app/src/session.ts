@@ -13,6 +13,9 @@ const kept = "postdate.credential";
 const keptRenewal = "postdate.renewal";
 const keptTenant = "postdate.tenant";
 
+/** sessions counts logins and logouts. A token that is renewed stays in its session. */
+export const sessions = signal(0);
+
 export const credential = signal(sessionStorage.getItem(kept) ?? "");
 export const renewal = signal<Renewal | undefined>(JSON.parse(sessionStorage.getItem(keptRenewal) ?? "null") ?? undefined);
 
@@ -32,8 +35,14 @@ export function may(scope: Scope): boolean {
   return caller.value?.scopes.includes(scope) ?? false;
 }
 
-/** keep keeps a credential for the calls that follow, in place of any other. */
+/** keep begins a session with a credential for the calls that follow, in place of any other; "": with none. */
 export function keep(secret: string, renew?: Renewal) {
+  sessions.value++;
+  renewed(secret, renew);
+}
+
+/** renewed goes on in the same session with another credential. */
+export function renewed(secret: string, renew?: Renewal) {
   store(kept, secret);
   store(keptRenewal, renew && JSON.stringify(renew));
   renewal.value = renew;
