@@ -1,6 +1,6 @@
 // The frame of the console: login, navigation, and which page is where.
 import { effect, signal } from "@preact/signals";
-import type { ComponentType } from "preact";
+import { Component, type ComponentChildren, type ComponentType } from "preact";
 import { useEffect } from "preact/hooks";
 import { LocationProvider, Route, Router, useLocation } from "preact-iso";
 import { lost } from "./api";
@@ -52,7 +52,7 @@ export function App() {
 }
 
 function Frame() {
-  const { path } = useLocation();
+  const { path, url } = useLocation();
   const allowed = places.filter((p) => may(p.scope));
   return (
     <div class="frame">
@@ -78,19 +78,49 @@ function Frame() {
             <button class="small secondary" onClick={() => actFor("")}>Back to my own</button>
           </p>
         )}
-        <Router>
-          {allowed.map((p) => <Route key={p.path} path={p.path} component={p.page} />)}
-          <Route path="/console" component={() => <Home places={allowed} />} />
-          <Route default component={Nowhere} />
-        </Router>
+        <Boundary url={url}>
+          <Router>
+            {places.map((p) => <Route key={p.path} path={p.path} component={may(p.scope) ? p.page : Home} />)}
+            <Route path="/console" component={Home} />
+            <Route default component={Nowhere} />
+          </Router>
+        </Boundary>
       </main>
     </div>
   );
 }
 
-function Home(props: { places: Place[] }) {
+interface BoundaryProps { url: string; children: ComponentChildren }
+
+/** Boundary says that a page could not be drawn, until the address changes. The frame around it stays. */
+class Boundary extends Component<BoundaryProps, { url: string; broken: boolean }> {
+  state = { url: this.props.url, broken: false };
+
+  static getDerivedStateFromProps({ url }: BoundaryProps, state: { url: string }) {
+    return url === state.url ? null : { url, broken: false };
+  }
+
+  static getDerivedStateFromError() {
+    return { broken: true };
+  }
+
+  render({ children }: BoundaryProps, { broken }: { broken: boolean }) {
+    return broken ? <Undrawn /> : children;
+  }
+}
+
+function Undrawn() {
+  return (
+    <Page title="This page could not be drawn" about="There is a fault in the console, or something here that it cannot show. The other pages work.">
+      <button onClick={() => location.reload()}>Load it again</button>
+    </Page>
+  );
+}
+
+/** Home leads to the first page that the caller may see: they may have logged in where somebody else was before. */
+function Home() {
   const { route } = useLocation();
-  const first = props.places[0];
+  const first = places.find((p) => may(p.scope));
   useEffect(() => first && route(first.path, true), []);
   if (first) return null;
   return (
@@ -102,7 +132,7 @@ function Home(props: { places: Place[] }) {
 
 function Nowhere() {
   return (
-    <Page title="There is no such page" about="The address is wrong, or this key is not for that page.">
+    <Page title="There is no such page" about="The address is wrong.">
       <a href="/console">To the first page</a>
     </Page>
   );

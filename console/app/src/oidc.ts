@@ -38,10 +38,14 @@ const redirectURI = location.origin + here;
 interface Waiting { state: string; verifier: string; page: string }
 const keptWaiting = "postdate.login";
 
+// Calls wait for a renewal: an issuer that hangs does not stop them for longer.
+const answerMs = 5000;
+
 async function provider() {
   const login = (await readConfig()).login!;
   const issuer = new URL(login.issuer);
-  const options = { [oauth.allowInsecureRequests]: issuer.protocol === "http:" }; // the node allows that on loopback only
+  const insecure = issuer.protocol === "http:"; // the node allows that on loopback only
+  const options = { [oauth.allowInsecureRequests]: insecure, signal: () => AbortSignal.timeout(answerMs) };
   const as = await oauth.processDiscoveryResponse(issuer, await oauth.discoveryRequest(issuer, options));
   const resource: Record<string, string> = login.resource ? { resource: login.resource } : {};
   return { login, as, resource, client: { client_id: login.clientId }, options: { ...options, additionalParameters: resource } };
@@ -143,6 +147,9 @@ function inWords(fault: unknown): string {
   const host = issuerHost();
   if (fault instanceof oauth.AuthorizationResponseError || fault instanceof oauth.ResponseBodyError) {
     return `${host} refused the login: ${reason(fault)}.`;
+  }
+  if (fault instanceof DOMException && fault.name === "TimeoutError") {
+    return `${host} did not answer within ${answerMs / 1000} seconds. Log in again.`;
   }
   if (fault instanceof TypeError) {
     return `${host} does not answer this page. Its client must allow the origin ${location.origin} to ask for tokens.`;

@@ -20,6 +20,20 @@ export function member(object: string, name: string): string {
   return "";
 }
 
+// Each level of JSON is set further in: without a bound, 30 KB of brackets would be written as hundreds of MB.
+const levelsMax = 64;
+
+/** isFlat reports whether a JSON text has no more levels than are shown. */
+function isFlat(json: string): boolean {
+  let depth = 0;
+  for (const [part] of json.matchAll(token)) {
+    if (part === "{" || part === "[") depth++;
+    if (part === "}" || part === "]") depth--;
+    if (depth > levelsMax) return false;
+  }
+  return true;
+}
+
 /** indented sets each member of a JSON text on a line. It moves the parts of the text, and changes none. */
 export function indented(json: string): string {
   const out: string[] = [];
@@ -56,6 +70,7 @@ interface Read {
   bytes: Uint8Array<ArrayBuffer>;
   /** text is them as UTF-8, if they are that. */
   text?: string;
+  /** isJSON: it is JSON, and of few enough levels to be shown so. */
   isJSON: boolean;
 }
 
@@ -64,9 +79,10 @@ function isJSONType(contentType: string): boolean {
   return type === "application/json" || type === "text/json" || type.endsWith("+json");
 }
 
-function parses(text: string): boolean {
+/** isShownAsJSON reports whether a text is JSON that is shown as such. */
+function isShownAsJSON(text: string): boolean {
   try {
-    return JSON.parse(text) !== undefined;
+    return JSON.parse(text) !== undefined && isFlat(text);
   } catch {
     return false;
   }
@@ -77,14 +93,14 @@ function read({ raw, contentType, encoding }: Props): Read {
     const bytes = Uint8Array.from(atob(JSON.parse(raw)), (char) => char.charCodeAt(0));
     try {
       const text = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
-      return { bytes, text, isJSON: parses(text) };
+      return { bytes, text, isJSON: isShownAsJSON(text) };
     } catch {
       return { bytes, isJSON: false };
     }
   }
   // A string is delivered as it stands, unless the payload is JSON.
   const text = !isJSONType(contentType) && raw.startsWith('"') ? (JSON.parse(raw) as string) : raw;
-  return { bytes: new TextEncoder().encode(text), text, isJSON: parses(text) };
+  return { bytes: new TextEncoder().encode(text), text, isJSON: isShownAsJSON(text) };
 }
 
 interface Props {

@@ -72,14 +72,20 @@ function List({ by }: { by: Query }) {
       </form>
       {list.value && (
         <Table label="Series" columns={columns} rows={list.value} id={(m) => m.scheduleId} onEnd={list.more}
-          empty={empty(list.complete, filtered)} />
+          empty={empty(list, filtered)} />
+      )}
+      {list.stopped && (
+        <p class="row level">
+          <span>None among those that were looked at last, and more follow.</span>
+          <button class="outline" onClick={list.more}>Look further</button>
+        </p>
       )}
     </Page>
   );
 }
 
-function empty(complete: boolean, filtered: boolean): string {
-  if (!complete) return "None among those that were looked at so far. The search goes on.";
+function empty({ complete, stopped }: { complete: boolean; stopped: boolean }, filtered: boolean): string {
+  if (!complete) return stopped ? "None so far." : "None among those that were looked at so far. The search goes on.";
   return filtered ? "No series passes these filters." : "There is no series. A message with a recurrence makes one.";
 }
 
