@@ -94,18 +94,18 @@ interface BoundaryProps { url: string; children: ComponentChildren }
 
 /** Boundary says that a page could not be drawn, until the address changes. The frame around it stays. */
 class Boundary extends Component<BoundaryProps, { url: string; broken: boolean }> {
-  state = { url: this.props.url, broken: false };
+  override state = { url: this.props.url, broken: false };
 
-  static getDerivedStateFromProps({ url }: BoundaryProps, state: { url: string }) {
+  static override getDerivedStateFromProps({ url }: BoundaryProps, state: { url: string }) {
     return url === state.url ? null : { url, broken: false };
   }
 
-  static getDerivedStateFromError() {
+  static override getDerivedStateFromError() {
     return { broken: true };
   }
 
-  render({ children }: BoundaryProps, { broken }: { broken: boolean }) {
-    return broken ? <Undrawn /> : children;
+  override render() {
+    return this.state.broken ? <Undrawn /> : this.props.children;
   }
 }
 

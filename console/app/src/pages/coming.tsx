@@ -127,6 +127,7 @@ export function Coming() {
   before.current = value ?? (fault ? undefined : before.current);
   const shown = before.current;
   const chart = useRef<HTMLElement>(null);
+  const given = useRef(new Map<string, number>()); // the bars go while there is a fault
   const zoom = (from: number, to: number) => route(zoomed(from, to, channel));
   return (
     <Page title="Coming" fault={fault}
@@ -144,7 +145,7 @@ export function Coming() {
       {shown && (
         <section class="coming-due" ref={chart} tabIndex={-1} aria-label="What is due" aria-busy={value === undefined}>
           <Figures shown={shown} overdue={overdue} channel={channel} />
-          <Bars shown={shown} channel={channel} zoom={zoom} />
+          <Bars shown={shown} channel={channel} given={given.current} zoom={zoom} />
           <Slots shown={shown} channel={channel} onZoom={() => chart.current?.focus()} />
         </section>
       )}
@@ -212,7 +213,7 @@ function peakInWords({ slots, step, now }: Upcoming, channel: string): string {
   const of = channel ? ` for ${channel}` : first.count === slot.count ? `, all for ${first.channel}` :
     first.count > 0 ? `, of these ${count(first.count)} for ${first.channel}` : "";
   const messages = slot.count === 1 ? "message" : "messages";
-  return `The most ${slot.to <= now ? "was" : "is"} due at ${clock(slot.from, step)}: ${about(slot)} ${messages} in ${length(slot.to - slot.from)}${of}.`;
+  return `The most ${slot.to <= now ? "was" : "is"} due from ${clock(slot.from, step)}: ${about(slot)} ${messages} in ${length(slot.to - slot.from)}${of}.`;
 }
 
 function Figures({ shown, overdue, channel }: { shown: Upcoming; overdue?: { count: number; exact: boolean }; channel: string }) {
@@ -267,10 +268,11 @@ function shares(slots: Slot[], given: Map<string, number>): Series[] {
 /** restOf is what a slot's channels lack of its count. */
 const restOf = (slot: Slot) => Math.max(0, slot.count - slot.channels.reduce((sum, c) => sum + c.count, 0));
 
-function Bars({ shown, channel, zoom }: { shown: Upcoming; channel: string; zoom(from: number, to: number): void }) {
-  const given = useRef(new Map<string, number>());
+interface BarsProps { shown: Upcoming; channel: string; given: Map<string, number>; zoom(from: number, to: number): void }
+
+function Bars({ shown, channel, given, zoom }: BarsProps) {
   const times = useMemo(() => shown.slots.map((slot) => slot.from), [shown]);
-  const series = useMemo(() => shares(shown.slots, given.current), [shown]);
+  const series = useMemo(() => shares(shown.slots, given), [shown]);
   return (
     <div class="card">
       <Chart label={`Messages due in slots of ${length(shown.step)}. ${peakInWords(shown, channel)} The arrow keys lead from slot to slot, and Enter zooms into one.`}

@@ -4,6 +4,7 @@ import { useLocation } from "preact-iso";
 import { Refusal, type Schemas, answer, api } from "../api";
 import { Field, type Query, TimeField, messageLink, useQuery } from "../filter";
 import { count, local, visible } from "../format";
+import { emptyMax } from "../paged";
 import { Badge, Cut, Page, Time } from "../parts";
 import { tenant } from "../session";
 import { type Column, Table } from "../table";
@@ -13,6 +14,7 @@ interface Row {
   id: string;
   channel: string;
   status: string;
+  labels: string;
   due: string;
   attempts: number;
   lastError: string;
@@ -23,6 +25,7 @@ const rowOf = (m: Schemas["Message"]): Row => ({
   id: m.scheduleId,
   channel: m.channel,
   status: m.status,
+  labels: (m.labels ?? []).join(", "),
   due: m.executionTime,
   attempts: m.attempts,
   lastError: m.lastError ?? "",
@@ -34,41 +37,60 @@ const columns: Column<Row>[] = [
   { name: "Channel", value: (m) => m.channel, cell: (m) => <Cut text={m.channel} /> },
   { name: "Status", value: (m) => m.status, cell: (m) => <><Badge state={m.status} />{m.recurs && <small> series</small>}</> },
   { name: "Due", value: (m) => m.due, cell: (m) => <Time at={m.due} far /> },
+  { name: "Labels", value: (m) => m.labels, cell: (m) => <div class="clip"><Cut text={m.labels} /></div> },
   { name: "Attempts", value: (m) => m.attempts, cell: (m) => count(m.attempts), number: true },
   { name: "Last error", value: (m) => m.lastError, cell: (m) => <Cut text={m.lastError} /> },
 ];
 
 const statuses = ["PENDING", "DELIVERED", "DELIVERY_FAILED", "CANCELLED"] satisfies Schemas["Status"][];
 
+const anyStatus = "any";
+
+/** useFilter reads the filter from the address. With none it begins with what is pending, and says so there. */
+function useFilter(by: Query): Filter {
+  const none = Object.keys(by.query).length === 0;
+  useEffect(() => {
+    if (none) by.set({ status: "PENDING" }, true);
+  }, [none]);
+  const { status = none ? "PENDING" : anyStatus, channel, label, idPrefix, from, to } = by.query;
+  return { status: status === anyStatus ? undefined : (status as Schemas["Status"]), channel, label, idPrefix, from, to };
+}
+
 export function Messages() {
   const by = useQuery();
-  const { status, channel, label, idPrefix, from, to } = by.query;
-  const filter = { status: status as Schemas["Status"] | undefined, channel, label, idPrefix, from, to };
+  const filter = useFilter(by);
   const { list, again } = useList(filter);
+  const none = list.fault && list.rows.length === 0; // the fault is all that there is to say
   return (
     <Page title="Messages" fault={list.fault}
       about="Sorted by due time, and series by that of their first occurrence. Settled messages stay until their retention ends.">
       <ById />
-      <form class="row" aria-label="Filters" onSubmit={(event) => event.preventDefault()}>
+      <form class="row" aria-label="Filters" onSubmit={(event) => (event.preventDefault(), list.state !== "looking" && again())}>
         <Field label="Id begins with" name="idPrefix" by={by} />
-        <Field label="Label" name="label" by={by} />
-        <Field label="Channel" name="channel" placeholder="rabbitmq:orders" by={by} />
-        <StatusField by={by} />
+        <Field label="Label" name="label" placeholder="the whole label" by={by} />
+        <Field label="Channel" name="channel" placeholder="whole: rabbitmq:orders" by={by} />
+        <StatusField status={filter.status} by={by} />
         <TimeField label="Due from" name="from" by={by} />
         <TimeField label="Due before" name="to" by={by} />
-        <button type="button" class="outline secondary" onClick={again}>Refresh</button>
+        <button class="outline">Search</button>
       </form>
       {(list.rows.length > 0 || list.state === "end") && (
         <Table label="Messages" columns={columns} rows={list.rows} id={(m) => m.id}
-          empty={Object.values(filter).some(Boolean) ? "No message passes these filters." : "There is no message."}
+          empty={empty(filter)}
           onEnd={() => list.state === "more" && void list.more()} />
       )}
       <p class="row" role="status">
-        <span>{words(list)}</span>
-        {list.state === "stopped" && <button class="outline" onClick={() => void list.more()}>Search further</button>}
+        <span>{!none && words(list)}</span>
+        {list.state === "stopped" && !none && <button class="outline" onClick={() => void list.more()}>Search further</button>}
       </p>
     </Page>
   );
+}
+
+function empty({ status, ...others }: Filter): string {
+  if (Object.values(others).some(Boolean)) return "No message passes these filters.";
+  if (status === "PENDING") return "No message is pending. With the status any, those that are settled are found, too.";
+  return status ? "No message passes these filters." : "There is no message.";
 }
 
 /** ById opens the page of a message. */
@@ -99,12 +121,12 @@ function ById() {
   );
 }
 
-function StatusField({ by }: { by: Query }) {
+function StatusField({ status, by }: { status: string | undefined; by: Query }) {
   return (
     <label>
       Status
-      <select name="status" value={by.query.status ?? ""} onChange={(event) => by.set({ status: event.currentTarget.value })}>
-        <option value="">any</option>
+      <select name="status" value={status ?? anyStatus} onChange={(event) => by.set({ status: event.currentTarget.value })}>
+        <option>{anyStatus}</option>
         {statuses.map((status) => <option key={status}>{status}</option>)}
       </select>
     </label>
@@ -113,15 +135,11 @@ function StatusField({ by }: { by: Query }) {
 
 type Filter = Partial<Record<"channel" | "label" | "idPrefix" | "from" | "to", string>> & { status?: Schemas["Status"] };
 
-// After so many pages in a row without a message the page asks whether to search further: for each the node may look at
-// 10,000 messages.
-const emptyPages = 5;
-
 /** List is what was read of a list so far. Pages are added to its rows, which are not copied: there may be many. */
 class List {
   readonly rows: Row[] = [];
   /** stopped: there is more, but somebody must ask for it. */
-  state: "looking" | "more" | "stopped" | "end" = "more";
+  state: "looking" | "more" | "stopped" | "end" = "looking";
   fault?: Error;
   cursor?: string;
   private readonly stop = new AbortController();
@@ -144,7 +162,7 @@ class List {
   }
 
   private async read() {
-    for (let page = 0; page < emptyPages; page++) {
+    for (let page = 0; page < emptyMax; page++) {
       const query = { ...this.filter, limit: this.rows.length === 0 ? 100 : 1000, cursor: this.cursor };
       const { messages, nextCursor } = await answer(api.GET("/v1/messages", { params: { query }, signal: this.stop.signal }));
       for (const message of messages) this.rows.push(rowOf(message));

@@ -5,35 +5,53 @@ import { Chart } from "../chart";
 import { bytes, count, ms, rate } from "../format";
 import { Figure, Missing, Page } from "../parts";
 import { useLive } from "../poll";
-import { tenant } from "../session";
+import { caller, isAdmin, may, tenant } from "../session";
 
 export function Now() {
   const { value: stats, fault } = useLive((signal) => answer(api.GET("/v1/stats", { signal })), 2000, [tenant.value]);
-  const whose = tenant.value ? `of tenant ${tenant.value}` : "in the whole cluster";
   return (
-    <Page title="Now" about={`What happens ${whose}: the last minute in figures, the last ten as lines.`} fault={fault}>
+    <Page title="Now" about={`What happens${stats ? ` ${whose(stats)}` : ""}: the last minute in figures, the last ten as lines.`} fault={fault}>
       {stats && <Figures stats={stats} />}
+      {stats && <More />}
       {stats && <Lines stats={stats} />}
     </Page>
+  );
+}
+
+/** whose says whose messages the figures count. Other pages show those of one tenant. */
+function whose({ tenant }: Schemas["Stats"]): string {
+  if (tenant) return `to the messages of tenant ${tenant}`;
+  const own = caller.value!;
+  return `in the whole cluster${own.asked && isAdmin.value ? ` (other pages show the messages of one tenant, now ${own.tenant})` : ""}`;
+}
+
+/** More leads to the pages that say more of what went wrong. */
+function More() {
+  return (
+    <p class="row level">
+      {may("sched:r") && <a href="/console/failed">Messages that failed, and why</a>}
+      <a href="/console/channels">Channels, and why one is down</a>
+    </p>
   );
 }
 
 function Figures({ stats }: { stats: Schemas["Stats"] }) {
   const { perSecond: per, lastMinute, pending } = stats;
   const late = lastMinute.latenessMs;
+  const span = `in the last ${count(Math.round(lastMinute.seconds))} s`;
   return (
     <>
       <Missing nodes={stats.missing} means="what it did is not counted here" />
       <dl class="figures">
-        <Figure name="Scheduled" value={`${rate(per.scheduled)}/s`} about={`${count(lastMinute.scheduled)} in the last minute: new, replaced and moved messages`} />
-        <Figure name="Delivered" value={`${rate(per.delivered)}/s`} about={`${count(lastMinute.delivered)} in the last minute, confirmed by their channel`} />
-        <Figure name="Failed" value={`${rate(per.failed)}/s`} alarm={lastMinute.failed > 0} about={`${count(lastMinute.failed)} in the last minute: given up for good`} />
-        <Figure name="Cancelled" value={`${rate(per.cancelled)}/s`} about={`${count(lastMinute.cancelled)} in the last minute`} />
-        <Figure name="Lateness, median" value={late ? ms(late.p50) : "–"} about="Half of the last minute's deliveries were confirmed within this time after they were due" />
-        <Figure name="Lateness, p99" value={late ? ms(late.p99) : "–"} about="99 of 100 were confirmed within this time after they were due" />
+        <Figure name="Scheduled" value={`${rate(per.scheduled)}/s`} about={`${count(lastMinute.scheduled)} ${span}: new, replaced and moved messages`} />
+        <Figure name="Delivered" value={`${rate(per.delivered)}/s`} about={`${count(lastMinute.delivered)} ${span}, confirmed by their channel`} />
+        <Figure name="Failed" value={`${rate(per.failed)}/s`} alarm={lastMinute.failed > 0} about={`${count(lastMinute.failed)} ${span}: given up for good`} />
+        <Figure name="Cancelled" value={`${rate(per.cancelled)}/s`} about={`${count(lastMinute.cancelled)} ${span}`} />
+        <Figure name="Lateness, median" value={late ? ms(late.p50) : "–"} about={`Half of the deliveries ${span} were confirmed within this time after they were due`} />
+        <Figure name="Lateness, p99" value={late ? ms(late.p99) : "–"} about="99 of 100 of them were confirmed within this time after they were due" />
         {stats.overdueMs !== undefined && (
           <Figure name="Overdue" value={stats.overdueMs > 0 ? ms(stats.overdueMs) : "nothing"} alarm={stats.overdueMs > 10_000}
-            about="How long the message that waits longest has been due and is not settled" />
+            about="How long the earliest due message that is not settled has been due, apart from what waits for a channel that is paused or down" />
         )}
         {stats.inHand !== undefined && <Figure name="In hand" value={count(stats.inHand)} about="Messages in the memory of nodes: due soon, or at a broker" />}
         {pending && <Figure name="Pending" value={count(pending.messages)} about={`Messages that are stored and not yet settled, with ${bytes(pending.bytes)} of payload`} />}

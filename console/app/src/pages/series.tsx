@@ -77,7 +77,7 @@ function List({ by }: { by: Query }) {
       {list.stopped && (
         <p class="row level">
           <span>None among those that were looked at last, and more follow.</span>
-          <button class="outline" onClick={list.more}>Look further</button>
+          <button class="outline" onClick={list.more}>Search further</button>
         </p>
       )}
     </Page>
