@@ -83,7 +83,7 @@ test("Coming shows what is due when, and zooms by mouse, finger and keyboard", a
     ...many,
   ]);
   await page.goto(`${node.url}/console/coming?from=${iso(at)}&to=${iso(end)}`);
-  await expect(peak(page)).toHaveText(/^The most is due at \d\d:05.*: 1,236 messages in 1 minute, of these 1,230 for inbox:orders\.$/);
+  await expect(peak(page)).toHaveText(/^The most is due from \d\d:05.*: 1,236 messages in 1 minute, of these 1,230 for inbox:orders\.$/);
   await expect(figureValue(page, "Due in this time")).toHaveText("1,258");
   await expect(figureValue(page, "Overdue")).toHaveText("0");
   const said = await upcoming(node, at, end, 60);
@@ -181,6 +181,10 @@ test("Coming shows one channel, what is overdue, and what comes meanwhile", asyn
   await channel.fill("nowhere");
   await channel.press("Enter");
   await expect(page.getByRole("alert")).toContainText("nowhere");
+  await channel.fill("inbox:mails");
+  await channel.press("Enter");
+  await expect(peak(page)).toHaveText(/ for inbox:mails\.$/);
+  expect(await colourOf(page, "inbox:mails")).toBe(mails); // a fault does not change it
   await page.getByRole("button", { name: "All channels" }).click();
   await expect(figureValue(page, "Due in this time")).toHaveText("45");
   await expect(page.getByRole("alert")).toHaveCount(0);
@@ -196,7 +200,7 @@ test("Coming shows one channel, what is overdue, and what comes meanwhile", asyn
   await page.clock.setFixedTime(at + 15 * minute);
   await page.goto(`${node.url}/console/coming?from=${iso(at)}&to=${iso(at + 60 * minute)}`);
   await expect(figureValue(page, "Overdue")).toHaveText("39");
-  await expect(peak(page)).toHaveText(/^The most was due at \d\d:05: 30 messages in 1 minute, all for inbox:orders\.$/);
+  await expect(peak(page)).toHaveText(/^The most was due from \d\d:05: 30 messages in 1 minute, all for inbox:orders\.$/);
   await expect(page.getByText("The line marks now")).toBeVisible();
   await chart(page).focus();
   await page.keyboard.press("End");

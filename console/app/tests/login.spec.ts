@@ -48,10 +48,11 @@ test("a reader sees the pages that its key is for, until the key is revoked or e
   await expect(who).toContainText("inbox:a*");
   await expect(page.getByRole("link", { name: "Tenants and keys" })).toHaveCount(0);
   await expect(page.getByLabel("Act for tenant")).toHaveCount(0);
-  await page.goto(`${guarded.url}/console/tenants`);
+  await page.goto(`${guarded.url}/console/nothing`);
   await expect(page.getByRole("heading", { level: 1 })).toHaveText("There is no such page");
+  await page.goto(`${guarded.url}/console/tenants`);
+  await expect(page.getByRole("heading", { level: 1 })).toHaveText("Now");
 
-  await page.getByRole("link", { name: "Now" }).click();
   await expect(page.getByText("Scheduled", { exact: true })).toBeVisible();
   await guarded.call("DELETE", `/v1/keys/${reader.id}`, undefined, adminKey);
   await expect(page.getByRole("alert")).toHaveText("nobody has this key: it is mistyped, or it was revoked");
@@ -115,6 +116,61 @@ test.describe("at an issuer", () => {
     issuer.ended = true;
     await expect(page.getByRole("alert")).toHaveText(`${new URL(issuer.url).host} has ended the session: invalid_grant (it is used or has ended). Log in again.`);
     expect(Object.keys(JSON.parse(await stored(page))[0])).toEqual([]);
+  });
+
+  test("a call that waits for a renewal goes to the tenant for which it was made, or nowhere", async ({ page }) => {
+    const path = "/v1/messages/m";
+    const message = { scheduleId: "m", channel: "inbox:a", delay: "2h", payload: 1 };
+    const keys: string[] = [];
+    for (const tenant of ["acme", "other"]) {
+      const { key } = await make(node, { tenant, scopes: ["sched:r", "sched:w"] });
+      await node.call("POST", "/v1/messages", message, key);
+      keys.push(key);
+    }
+    issuer.claims = { tenant: "acme", scope: "admin sched:r sched:w ops:r" };
+    await page.addInitScript(() => (AbortSignal.timeout = () => new AbortController().signal)); // it is this test that ends the wait
+    await page.goto(`${node.url}/console/message?id=m`);
+    await toIssuer(page);
+    issuer.lasts = 8;
+    await page.getByRole("link", { name: "Yes" }).click();
+    await expect(page.getByText("PENDING")).toBeVisible();
+    let renew: (() => void) | undefined;
+    await page.route(`${issuer.url}/token`, async (route) => {
+      await new Promise<void>((go) => (renew = go));
+      await route.continue();
+    });
+    await expect.poll(() => renew !== undefined, { timeout: 10_000 }).toBe(true);
+    const sent: string[] = [];
+    page.on("request", (r) => r.url().includes(path) && sent.push(`${r.method()} ${r.headers()["postdate-tenant"]}`));
+    await page.getByRole("button", { name: "Cancel the message" }).click();
+    await page.getByRole("dialog").getByRole("button", { name: "Cancel the message" }).click();
+    await page.getByLabel("Act for tenant").selectOption("Another …");
+    await page.getByRole("dialog").getByLabel("Tenant").fill("other");
+    await page.getByRole("dialog").getByRole("button", { name: "Act for it" }).click();
+    await expect(page.getByText("You act for tenant other")).toBeVisible();
+    renew!();
+    await expect.poll(() => sent).toContain("GET other");
+    expect(sent.filter((s) => s.startsWith("DELETE"))).toEqual([]);
+    for (const key of keys) expect((await node.call("GET", path, undefined, key)).status).toBe("PENDING");
+  });
+
+  test("an issuer that hangs does not stop the console while its token is good", async ({ page }) => {
+    await page.goto(`${node.url}/console/now`);
+    await toIssuer(page);
+    await page.getByRole("link", { name: "Yes" }).click();
+    await expect(page.getByText("Scheduled", { exact: true })).toBeVisible();
+    let asked = 0;
+    await page.route(`${issuer.url}/**`, () => void asked++); // and no answer
+    await page.evaluate(() => {
+      const renewal = JSON.parse(sessionStorage.getItem("postdate.renewal")!);
+      sessionStorage.setItem("postdate.renewal", JSON.stringify({ ...renewal, at: 0 }));
+    });
+    await page.reload();
+    await expect(page.getByText("Scheduled", { exact: true })).toBeVisible({ timeout: 20_000 });
+    expect(asked).toBeGreaterThan(0);
+    await page.getByRole("button", { name: "Log out" }).click();
+    await page.getByRole("button", { name: /^Log in at/ }).click();
+    await expect(page.getByRole("alert")).toContainText("did not answer within 5 seconds", { timeout: 20_000 });
   });
 
   test("what goes wrong is said in words, and leaves nobody logged in", async ({ page }) => {

@@ -27,6 +27,11 @@ test("Messages are found by their id and by each filter, and the address says wh
   }
   await node.call("DELETE", path("bill-5"));
   await page.goto(`${node.url}/console/messages`);
+  await expect(ids(page)).toHaveText(["order-0", "order-1", "order-2", "bill-3", "bill-4"]);
+  await expect(page).toHaveURL(`${node.url}/console/messages?status=PENDING`);
+  await expect(table(page).getByRole("row", { name: "order-0" })).toContainText("customer:1, n0");
+  await page.getByLabel("Status").selectOption("any");
+  await expect(page).toHaveURL(`${node.url}/console/messages?status=any`);
   await expect(ids(page)).toHaveText(["order-0", "order-1", "order-2", "bill-3", "bill-4", "bill-5"]);
   await expect(page.getByText("6 messages: these are all.")).toBeVisible();
 
@@ -34,7 +39,7 @@ test("Messages are found by their id and by each filter, and the address says wh
     const field = page.getByLabel(name, { exact: true });
     await field.fill(value);
     await field.press("Enter");
-    await expect(page).toHaveURL(`${node.url}/console/messages?${address}`);
+    await expect(page).toHaveURL(`${node.url}/console/messages?status=any&${address}`);
     await expect(ids(page)).toHaveText(found);
     await field.fill("");
     await field.press("Enter");
@@ -63,10 +68,14 @@ test("Messages are found by their id and by each filter, and the address says wh
   await expect(ids(page)).toHaveText(["order-2", "bill-4"]);
   await expect(page.getByLabel("Due from")).toHaveValue(berlin(from).slice(0, 16));
   await node.call("DELETE", path("bill-4"));
-  await page.getByRole("button", { name: "Refresh" }).click();
+  await page.getByRole("button", { name: "Search" }).click();
   await expect(ids(page)).toHaveText(["order-2"]);
   await page.goto(`${node.url}/console/messages?from=yesterday`);
   await expect(page.getByRole("alert")).toContainText("RFC 3339");
+  await page.goto(`${node.url}/console/messages?channel=orders`);
+  await expect(page.getByRole("alert")).toContainText("orders");
+  await expect(page.getByText("so far")).toHaveCount(0);
+  await expect(page.getByRole("button", { name: "Look further" })).toHaveCount(0);
 
   await page.getByLabel("Id of a message").fill("nobody");
   await page.getByRole("button", { name: "Open" }).click();
@@ -263,7 +272,19 @@ test("A refusal is told in the API's words, and no answer as not known", async (
   await page.getByRole("button", { name: "Refresh" }).click();
   await expect(page.getByText("inbox:b")).toBeVisible();
 
+  // An answer of a proxy says nothing of a write; the node's own says what is known of it.
   await open(page, node, "lost");
+  const detail = "the store did not answer: the message may or may not be cancelled";
+  const answers = [
+    { status: 502, contentType: "text/html", body: "<h1>Bad gateway</h1>" },
+    { status: 504, contentType: "application/problem+json", body: JSON.stringify({ type: "about:blank", title: "t", status: 504, detail }) },
+  ];
+  for (const [i, words] of ["it is not known whether this was done", detail].entries()) {
+    await page.route(`**${path("lost")}`, (route) => (route.request().method() === "GET" ? route.continue() : route.fulfill(answers[i])));
+    await act(page, "Cancel the message");
+    await expect(said(page)).toContainText(words);
+    await page.unrouteAll();
+  }
   await page.getByRole("button", { name: "Cancel the message" }).click();
   await node.kill();
   await page.getByRole("dialog").getByRole("button", { name: "Cancel the message" }).click();
@@ -284,6 +305,12 @@ test("Hostile content neither runs nor breaks the page", async ({ node, page }) 
   await put("marks", "\u202e".repeat(80_000), { contentType: "text/plain" });
   const payload = page.getByRole("region", { name: "Payload as" });
 
+  // JSON of so many levels is shown as text.
+  await put("deep", Buffer.from("[".repeat(90_000) + "]".repeat(90_000)).toString("base64"), { contentType: "application/json", payloadEncoding: "base64" });
+  await open(page, node, "deep");
+  await expect(payload).toHaveText(/^\[+$/);
+  await expect(page.getByRole("radio", { name: "JSON" })).toHaveCount(0);
+
   await open(page, node, "markup");
   await expect(payload).toHaveText(`${markup}⟨U+202E⟩gnp.exe⟨U+2066⟩⟨U+200B⟩⟨U+FEFF⟩`);
   await expect(page.getByRole("row", { name: markup })).toBeVisible();
@@ -303,7 +330,7 @@ test("Hostile content neither runs nor breaks the page", async ({ node, page }) 
   await fits(page);
 
   await page.goto(`${node.url}/console/messages`);
-  await expect(ids(page)).toHaveCount(3);
+  await expect(ids(page)).toHaveCount(4);
   await fits(page);
   await page.goto(`${node.url}/console/message?id=..`);
   await expect(page.getByText("The address names no message.")).toBeVisible();

@@ -1,4 +1,4 @@
-import { accessible, expect, figure, figureValue, fits, soon, test } from "./harness";
+import { accessible, adminKey, expect, figure, figureValue, fits, soon, test } from "./harness";
 
 test("Now shows what the API says, live", async ({ node, page }) => {
   await page.goto(`${node.url}/console`);
@@ -8,8 +8,40 @@ test("Now shows what the API says, live", async ({ node, page }) => {
     await node.call("POST", "/v1/messages", { scheduleId: `m${i}`, channel: "inbox:a", executionTime: soon(i < 3 ? 0 : 3600), payload: i });
   }
   await expect(figureValue(page, "Pending")).toHaveText("4");
-  await expect(figure(page, "Scheduled")).toContainText("7 in the last minute");
-  await expect(figure(page, "Delivered")).toContainText("3 in the last minute");
+  await expect(figure(page, "Scheduled")).toContainText(/7 in the last \d+ s/);
+  await expect(figure(page, "Delivered")).toContainText(/3 in the last \d+ s/);
   await accessible(page);
   await fits(page);
+
+  // What a page cannot draw leaves the others.
+  await page.route("**/v1/stats", (route) => route.fulfill({ json: {} }));
+  await expect(page.getByRole("heading", { level: 1 })).toHaveText("This page could not be drawn");
+  await page.getByRole("link", { name: "Messages", exact: true }).click();
+  await expect(page.getByRole("heading", { level: 1 })).toHaveText("Messages");
+  await page.unrouteAll();
+  await page.getByRole("link", { name: "Now" }).click();
+  await expect(figure(page, "Delivered")).toBeVisible();
+  await page.getByRole("link", { name: "Messages that failed" }).click();
+  await expect(page.getByRole("heading", { level: 1 })).toContainText("Failed");
+});
+
+test("Now says whose figures it shows", async ({ guarded, page }) => {
+  const { key } = await guarded.call("POST", "/v1/keys", { tenant: "acme", scopes: ["ops:r"] }, adminKey);
+  const logIn = async (secret: string) => {
+    await page.getByLabel("API key").fill(secret);
+    await page.getByRole("button", { name: "Log in" }).click();
+  };
+  const whose = page.locator("header.title p");
+  await page.goto(`${guarded.url}/console`);
+  await logIn(adminKey);
+  await expect(whose).toContainText("in the whole cluster (other pages show the messages of one tenant, now default)");
+
+  // One page after the other: a key that is not for the page where the operator was leads to its first one.
+  await page.getByRole("link", { name: "Tenants and keys" }).click();
+  await expect(page.getByRole("heading", { level: 1 })).toHaveText("Tenants and keys");
+  await page.getByRole("button", { name: "Log out" }).click();
+  await logIn(key);
+  await expect(page.getByRole("heading", { level: 1 })).toHaveText("Now");
+  await expect(whose).toContainText("to the messages of tenant acme:");
+  await expect(page.getByRole("link", { name: "Messages that failed" })).toHaveCount(0);
 });

@@ -47,6 +47,32 @@ test("the list has all series, in pages, and its filters are in the address", as
   await expect(page.getByRole("heading", { level: 1 })).toHaveText("Series s7");
 });
 
+test("the list goes on past empty pages, and asks before it goes far", async ({ node, page }) => {
+  const series = async (id: string) => {
+    await node.call("POST", "/v1/messages", { scheduleId: id, channel: "inbox:a", payload: 1, recurrence: daily("UTC") });
+    return node.call("GET", `/v1/messages/${id}`);
+  };
+  // "one", an empty page, "two", six empty pages, "three"
+  const pages: object[][] = [[await series("one")], [], [await series("two")], [], [], [], [], [], [], [await series("three")]];
+  await page.route("**/v1/messages?*recurring=true*", (route) => {
+    const at = Number(new URL(route.request().url()).searchParams.get("cursor") ?? 0);
+    return route.fulfill({ json: { messages: pages[at], nextCursor: at + 1 < pages.length ? String(at + 1) : undefined } });
+  });
+  await page.clock.install();
+  await page.goto(`${node.url}/console/series`);
+  const link = (name: string) => page.getByRole("link", { name, exact: true });
+  const further = page.getByRole("button", { name: "Look further" });
+  const pass = async (until: () => Promise<boolean>) => {
+    await expect.poll(async () => (await until()) || (await page.clock.runFor(1000), false), { intervals: [20], timeout: 20_000 }).toBe(true);
+  };
+  await pass(() => link("two").isVisible());
+  await pass(() => further.isVisible());
+  await expect(link("three")).toHaveCount(0);
+  await further.click();
+  await pass(() => link("three").isVisible());
+  await expect(further).toHaveCount(0);
+});
+
 test("a series is paused, resumed, triggered and cancelled", async ({ node, page }) => {
   const id = "report";
   const read = () => node.call("GET", `/v1/messages/${id}`);
