@@ -23,7 +23,7 @@ export function Page(props: { title: string; about: ComponentChildren; fault?: E
 
 /** Fault says why something could not be read. If there was no answer the frame says so, for all that is on the page. */
 export function Fault({ of }: { of: Error | undefined }) {
-  return of && !(of instanceof NoAnswer) ? <p role="alert" class="fault">{of.message}</p> : null;
+  return of && !(of instanceof NoAnswer) ? <p role="alert" class="fault">{visible(of.message)}</p> : null;
 }
 
 /** Missing names nodes that did not answer, and says what that means for what is shown of each. */
@@ -98,17 +98,20 @@ interface ActProps {
   tell?(said: Said): void;
 }
 
-/** Act is a button that makes a call, and says under it what became of that. */
+/**
+ * Act is a button that makes a call, and says under it what became of that. What is asked is what was on the page when
+ * the question came up: its words, and what its call does, stay as they are until it is closed, whatever is read meanwhile.
+ */
 export function Act(props: ActProps) {
   const [busy, setBusy] = useState(false);
-  const [asked, setAsked] = useState(false);
+  const [asked, setAsked] = useState<ActProps>();
   const [outcome, setOutcome] = useState<Said>();
   const tell = props.tell ?? setOutcome;
-  const run = async (fields = new FormData()) => {
-    setAsked(false);
+  const run = async (act: ActProps, fields = new FormData()) => {
+    setAsked(undefined);
     setBusy(true);
     try {
-      tell({ words: await props.run(fields), bad: false });
+      tell({ words: await act.run(fields), bad: false });
     } catch (fault) {
       tell({ words: (fault as Error).message, bad: true });
     }
@@ -117,12 +120,12 @@ export function Act(props: ActProps) {
   return (
     <span class="act">
       <button class={props.danger ? "danger" : props.quiet ? "outline secondary" : ""} aria-busy={busy}
-        onClick={() => !busy && (props.confirm ? setAsked(true) : void run())}>
+        onClick={() => !busy && (props.confirm ? setAsked(props) : void run(props))}>
         {props.children}
       </button>
       {asked && (
-        <Ask title={props.confirm!} yes={props.children} danger={props.danger} onClose={() => setAsked(false)} run={run}>
-          {props.fields}
+        <Ask title={asked.confirm!} yes={asked.children} danger={asked.danger} onClose={() => setAsked(undefined)} run={(fields) => run(asked, fields)}>
+          {asked.fields}
         </Ask>
       )}
       <Outcome said={outcome} />
@@ -142,7 +145,7 @@ export function Copy(props: { text: string; children: string }) {
 
 /** Outcome says what became of a call. */
 export function Outcome({ said }: { said?: Said }) {
-  return <output class={said?.bad ? "fault" : "done"} role="status">{said?.words}</output>;
+  return <output class={said?.bad ? "fault" : "done"} role="status">{said && visible(said.words)}</output>;
 }
 
 interface AskProps {
@@ -156,7 +159,10 @@ interface AskProps {
   children: ComponentChildren;
 }
 
-/** Ask is a dialog with a form that makes a call: it stays and says why if run throws. */
+/**
+ * Ask is a dialog with a form that makes a call: it stays and says why if run throws. It cannot be closed while the call
+ * is under way, as nobody would be told what became of it.
+ */
 export function Ask(props: AskProps) {
   const [busy, setBusy] = useState(false);
   const [fault, setFault] = useState("");
@@ -173,12 +179,12 @@ export function Ask(props: AskProps) {
     setBusy(false);
   };
   return (
-    <Dialog title={props.title} onClose={props.onClose}>
+    <Dialog title={props.title} stays={busy} onClose={props.onClose}>
       <form onSubmit={(event) => void submit(event)}>
         {props.children}
-        {fault && <p role="alert" class="fault">{fault}</p>}
+        {fault && <p role="alert" class="fault">{visible(fault)}</p>}
         <footer>
-          <button type="button" class="secondary" onClick={props.onClose}>Close</button>
+          <button type="button" class="secondary" disabled={busy} onClick={props.onClose}>Leave it</button>
           <button class={props.danger ? "danger" : ""} aria-busy={busy} disabled={busy}>{props.yes}</button>
         </footer>
       </form>
@@ -186,8 +192,8 @@ export function Ask(props: AskProps) {
   );
 }
 
-/** Dialog lies over the page until it is closed, by Escape, too. */
-export function Dialog(props: { title: string; onClose(): void; children: ComponentChildren }) {
+/** Dialog lies over the page until it is closed, by Escape, too. stays: nothing closes it at present. */
+export function Dialog(props: { title: string; stays?: boolean; onClose(): void; children: ComponentChildren }) {
   const dialog = useRef<HTMLDialogElement>(null);
   const title = useId();
   useLayoutEffect(() => {
@@ -195,11 +201,15 @@ export function Dialog(props: { title: string; onClose(): void; children: Compon
     shown.showModal();
     return () => shown.close(); // gives the focus back, as long as the dialog is in the document
   }, []);
+  const closed = () => {
+    if (!dialog.current) return; // it closes as it goes: another dialog may be there by now
+    if (props.stays) dialog.current.showModal(); // a second Escape closes it without asking
+    else props.onClose();
+  };
   return (
-    // What closes as it goes has told nobody: another dialog may be there by then.
-    <dialog ref={dialog} aria-labelledby={title} onClose={() => dialog.current && props.onClose()}>
+    <dialog ref={dialog} aria-labelledby={title} onCancel={(event) => props.stays && event.preventDefault()} onClose={closed}>
       <article>
-        <h2 id={title}>{props.title}</h2>
+        <h2 id={title}>{visible(props.title)}</h2>
         {props.children}
       </article>
     </dialog>

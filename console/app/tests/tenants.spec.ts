@@ -156,10 +156,17 @@ test("a key is created, shown once, used and revoked", async ({ guarded: node, p
 
   await page.getByRole("button", { name: `Revoke key ${made.id}` }).click();
   await expect(page.getByRole("dialog")).toContainText("It is a key of tenant acme");
-  await page.getByRole("dialog").getByRole("button", { name: "Close" }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Leave it" }).click();
   expect(await keys()).toHaveLength(2);
   await page.getByRole("button", { name: `Revoke key ${made.id}` }).click();
+  // While it is revoked nothing closes the dialog, or nobody would learn what came of it.
+  let go = () => {};
+  await page.route(`**/v1/keys/${made.id}`, (route) => new Promise<void>((done) => (go = () => done(route.continue()))));
   await page.getByRole("button", { name: "Revoke the key" }).click();
+  await expect(page.getByRole("dialog").getByRole("button", { name: "Leave it" })).toBeDisabled();
+  for (let i = 0; i < 3; i++) await page.keyboard.press("Escape");
+  await expect(page.getByRole("dialog")).toBeVisible();
+  go();
   await expect(page.getByText(`Key ${made.id} is revoked.`)).toBeVisible();
   await expect(row(page, "Keys", made.id)).toHaveCount(0);
   await expect(node.call("GET", "/v1/messages/m", undefined, secret)).rejects.toThrow("401");

@@ -195,18 +195,18 @@ function Actions({ m, again }: { m: Recurring; again(): void }) {
     <div class="act">
       <div class="row">
         {goesOn && (
-          <Act tell={tell} run={() => pause(stands === "running")}>
+          <Act key="pause" tell={tell} run={() => pause(stands === "running")}>
             {stands === "running" ? "Pause the series" : "Resume the series"}
           </Act>
         )}
         {goesOn && (
-          <Act tell={tell} run={trigger} confirm={`Begin an occurrence of ${id} now?`}
+          <Act key="trigger" tell={tell} run={trigger} confirm={`Begin an occurrence of ${id} now?`}
             fields={<p>It is delivered out of turn, with the payload and to the channel that the series has now. The rule does not count it, and what follows stays.</p>}>
             Trigger an occurrence
           </Act>
         )}
         {(goesOn || stands === "ending") && (
-          <Act tell={tell} run={cancel} danger confirm={`Cancel the series ${id}?`}
+          <Act key="cancel" tell={tell} run={cancel} danger confirm={`Cancel the series ${id}?`}
             fields={<p>It ends for good, and so do those of its occurrences that are being retried or were triggered. If the delivery of one may have begun, the answer says so, and the series ends after it.</p>}>
             Cancel the series
           </Act>
