@@ -75,7 +75,7 @@ test("Channels pauses, limits and redirects what the API then says", async ({ no
   await expect(page.getByRole("dialog", { name: "?" })).toContainText("They can be cancelled meanwhile.");
   await accessible(page);
   await fits(page);
-  await page.getByRole("dialog", { name: "?" }).getByRole("button", { name: "Close" }).click();
+  await page.getByRole("dialog", { name: "?" }).getByRole("button", { name: "Leave it" }).click();
   expect(await channel(node, name)).toBeUndefined();
   await act(page, "Pause the channel");
   await expect(dialog).toContainText("It is paused.");
@@ -114,6 +114,45 @@ test("Channels pauses, limits and redirects what the API then says", async ({ no
   await page.getByLabel("Messages in flight").fill("8");
   await press(page, "Set the limits");
   await expect(dialog).toContainText("it is not known whether this was done");
+});
+
+test("Channels asks and changes only what somebody saw and changed", async ({ start, page }) => {
+  const node = await start("--webhook-allow", "127.0.0.1");
+  const name = `${nobody}\u202eb`;
+  const failure = "http://127.0.0.1:2/";
+  const seen = `${nobody}⟨U+202E⟩b`;
+  const other = (change: object) => node.call("PATCH", "/v1/channels", { channel: name, ...change });
+  await other({ maxPerSecond: 1, maxInFlight: 2, failureChannel: `${failure}\u202e` });
+  await page.goto(`${node.url}/console/channels?channel=${encodeURIComponent(name)}`);
+  const dialog = page.getByRole("dialog", { name: seen, exact: true });
+
+  // Another operator pauses it while the question is up: it does not turn into its opposite.
+  await dialog.getByRole("button", { name: "Pause the channel" }).click();
+  const question = page.getByRole("dialog", { name: `Pause ${seen}?` });
+  await other({ paused: true });
+  await expect(dialog.getByLabel("State")).toContainText("paused");
+  await question.getByRole("button", { name: "Pause the channel" }).click();
+  await expect(dialog).toContainText("It is paused.");
+  expect(await channel(node, name)).toMatchObject({ paused: true });
+
+  // What it says of a resumed channel is so at once, before it is read again.
+  await node.call("POST", "/v1/messages", { scheduleId: "m", channel: name, executionTime: soon(0), payload: 1 });
+  await expect(dialog.getByLabel("State")).toContainText("some wait in the store until it is resumed");
+  await page.route("**/v1/channels*", (route) => (route.request().method() === "GET" ? undefined : route.continue()));
+  await act(page, "Resume the channel", true);
+  await expect(dialog).toContainText("It is resumed.");
+  await expect(dialog.getByLabel("State")).not.toContainText(/paused|resumed/);
+  await page.unrouteAll();
+
+  await other({ maxInFlight: 50 });
+  await page.getByLabel("Messages per second").fill("3");
+  await act(page, "Set the limits");
+  await expect(dialog).toContainText("The limits are now: 3/s, 50 in flight, per node.");
+  await expect(page.getByLabel("Messages in flight")).toHaveValue("50");
+  await act(page, "Set the limits");
+  await expect(dialog).toContainText("No limit is changed yet.");
+  await act(page, "Set the failure channel");
+  await expect(dialog).toContainText(`The failure channel is now ${failure}⟨U+202E⟩.`);
 });
 
 test("Channels reads a long list page by page", async ({ node, page }) => {

@@ -1,5 +1,5 @@
 // Channels: where messages go, how that goes, and what is set for it.
-import { useMemo, useState } from "preact/hooks";
+import { useLayoutEffect, useMemo, useState } from "preact/hooks";
 import { type Schemas, answer, api } from "../api";
 import { link, useQuery } from "../filter";
 import { count, rate, visible } from "../format";
@@ -10,6 +10,7 @@ import { type Column, Table } from "../table";
 
 type Channel = Schemas["Channel"];
 type Change = Schemas["ChannelChange"];
+type Now = Schemas["ChannelSettings"];
 
 /** useChannels reads the whole list, as it is sorted and filtered here. */
 function useChannels() {
@@ -96,12 +97,24 @@ function Other(props: { open(channel: string): void }) {
 
 /** OfChannel shows all of one channel, and lets those change its settings who may. */
 function OfChannel(props: { name: string; state: Channel | undefined; complete: boolean; close(): void; again(): void }) {
-  const { name, state: c } = props;
+  const { name } = props;
+  const [now, setNow] = useState<Now>(); // what a change was answered stands until the channel is read again
+  useLayoutEffect(() => setNow(undefined), [props.state]);
+  const c = now ? withSettings(props.state, now) : props.state;
+  const change: Changer = async (what, done) => {
+    try {
+      const now = await answer(api.PATCH("/v1/channels", { body: { channel: name, ...what } }));
+      setNow(now);
+      return done(now);
+    } finally {
+      props.again();
+    }
+  };
   return (
-    <Dialog title={visible(name)} onClose={props.close}>
+    <Dialog title={name} onClose={props.close}>
       {c ? <State channel={c} /> : <p>{props.complete ? "Nothing is set for this channel, and no node has messages of it in hand." : "It is not read yet."}</p>}
       {may("sched:r") && <p><a href={link("messages", { channel: name })}>Its messages</a> · <a href={link("failed", { channel: name })}>Its failed messages</a></p>}
-      {may("channels:w") && (c || props.complete) && <Settings name={name} state={c} again={props.again} />}
+      {may("channels:w") && (c || props.complete) && <Settings name={name} state={c} change={change} />}
       <footer>
         <button class="secondary" onClick={(event) => event.currentTarget.closest("dialog")!.close()}>Close</button>
       </footer>
@@ -109,17 +122,28 @@ function OfChannel(props: { name: string; state: Channel | undefined; complete: 
   );
 }
 
+function withSettings(c: Channel | undefined, now: Now): Channel {
+  const state = now.paused ? "paused" : c && c.state !== "paused" ? c.state : "up";
+  return { inHand: 0, inFlight: 0, parked: false, ...c, failureChannel: undefined, ...now, state };
+}
+
+const waits = {
+  up: "some wait in the store: they go out now, as fast as the limits allow",
+  down: "some wait in the store until it is up again",
+  paused: "some wait in the store until it is resumed",
+};
+
 function State({ channel: c }: { channel: Channel }) {
   return (
     <Facts form="short" label="State" facts={[
       ["State", <Badge state={c.state} />],
       ["In flight", `${count(c.inFlight)} at the broker`],
       ["In hand", `${count(c.inHand)} in the memory of nodes`],
-      ["Parked", c.parked ? "some wait in the store until it is up again" : "none"],
+      ["Parked", c.parked ? waits[c.state] : "none"],
       ["Limits", limitsOf(c)],
       ["Failure channel", visible(c.failureChannel ?? "none")],
       [
-        c.lastErrorNode ? `Last error, of node ${c.lastErrorNode}` : "Last error",
+        c.lastErrorNode ? `Last error, of node ${visible(c.lastErrorNode)}` : "Last error",
         <>{visible(c.lastError ?? "none")}{c.lastErrorAt && <> (<Time at={c.lastErrorAt} far />)</>}</>,
       ],
     ]} />
@@ -130,15 +154,15 @@ const pausing = "Its messages then wait in the store, on all nodes, until it is 
 const resuming = "Messages that became due meanwhile then go out at once, as fast as the limits allow.";
 const nodesFollow = "Other nodes follow within seconds.";
 
-function Settings(props: { name: string; state: Channel | undefined; again(): void }) {
-  const { name: channel, state, again } = props;
-  const change = async (what: Omit<Change, "channel">, done: (now: Schemas["ChannelSettings"]) => string) => {
-    try {
-      return done(await answer(api.PATCH("/v1/channels", { body: { channel, ...what } })));
-    } finally {
-      again();
-    }
-  };
+/** Changer makes a change, and says what done says of it. */
+type Changer = (what: Omit<Change, "channel">, done: (now: Now) => string) => Promise<string>;
+
+interface SettingsProps {
+  state: Channel | undefined;
+  change: Changer;
+}
+
+function Settings({ name: channel, state, change }: SettingsProps & { name: string }) {
   const paused = state?.paused ?? false;
   return (
     <>
@@ -154,36 +178,38 @@ function Settings(props: { name: string; state: Channel | undefined; again(): vo
   );
 }
 
-type Changer = (what: Omit<Change, "channel">, done: (now: Schemas["ChannelSettings"]) => string) => Promise<string>;
+const limits = { maxPerSecond: "Messages per second", maxInFlight: "Messages in flight" };
+type Limit = keyof typeof limits;
 
-// A field that is empty leaves its limit as it is.
-const numberOf = (text: string) => (text === "" ? undefined : Number(text));
-
-function Limits({ state, change }: { state: Channel | undefined; change: Changer }) {
-  const [perSecond, setPerSecond] = useState(String(state?.maxPerSecond ?? 0));
-  const [inFlight, setInFlight] = useState(String(state?.maxInFlight ?? 0));
+/** Limits sets those limits that were typed, and leaves the other as it is. */
+function Limits({ state, change }: SettingsProps) {
+  const [typed, setTyped] = useState<Partial<Record<Limit, string>>>({});
+  const set = async () => {
+    const what = Object.fromEntries(Object.entries(typed).filter(([, text]) => text !== "").map(([name, text]) => [name, Number(text)]));
+    if (Object.keys(what).length === 0) throw new Error("No limit is changed yet.");
+    const words = await change(what, (now) => `The limits are now: ${limitsOf(now).replace("–", "none")}. ${nodesFollow}`);
+    setTyped({});
+    return words;
+  };
   return (
     <section>
       <h3>Limits of each node</h3>
       <div class="row">
-        <label>
-          Messages per second
-          <input type="number" min={0} max={1_000_000} step="any" value={perSecond} onInput={(event) => setPerSecond(event.currentTarget.value)} />
-        </label>
-        <label>
-          Messages in flight
-          <input type="number" min={0} max={1_000_000} value={inFlight} onInput={(event) => setInFlight(event.currentTarget.value)} />
-        </label>
-        <Act run={() => change({ maxPerSecond: numberOf(perSecond), maxInFlight: numberOf(inFlight) }, (now) => `The limits are now: ${limitsOf(now).replace("–", "none")}. ${nodesFollow}`)}>
-          Set the limits
-        </Act>
+        {(Object.keys(limits) as Limit[]).map((name) => (
+          <label key={name}>
+            {limits[name]}
+            <input type="number" min={0} max={1_000_000} step={name === "maxPerSecond" ? "any" : 1} value={typed[name] ?? String(state?.[name] ?? 0)}
+              onInput={(event) => setTyped({ ...typed, [name]: event.currentTarget.value })} />
+          </label>
+        ))}
+        <Act key="set" run={set}>Set the limits</Act>
       </div>
-      <small>0: no limit.</small>
+      <small>0: no limit. What is not changed here stays as it is.</small>
     </section>
   );
 }
 
-function Failure({ state, change }: { state: Channel | undefined; change: Changer }) {
+function Failure({ state, change }: SettingsProps) {
   const [to, setTo] = useState(state?.failureChannel ?? "");
   return (
     <section>
@@ -193,10 +219,10 @@ function Failure({ state, change }: { state: Channel | undefined; change: Change
           Where messages that cannot be delivered go
           <input maxLength={2048} placeholder="inbox:failed" value={to} onInput={(event) => setTo(event.currentTarget.value)} />
         </label>
-        <Act run={() => change({ failureChannel: to }, (now) => `The failure channel is now ${now.failureChannel}. ${nodesFollow}`)}>
+        <Act key="set" run={() => change({ failureChannel: to }, (now) => `The failure channel is now ${now.failureChannel}. ${nodesFollow}`)}>
           Set the failure channel
         </Act>
-        <Act danger confirm="Remove the failure channel? Messages that cannot be delivered then end as failed, and go nowhere."
+        <Act key="remove" danger confirm="Remove the failure channel? Messages that cannot be delivered then end as failed, and go nowhere."
           run={() => change({ failureChannel: null }, () => {
             setTo("");
             return `No failure channel is set. ${nodesFollow}`;
