@@ -63,6 +63,7 @@ test("a group is redriven, or deleted, and only that", async ({ start, receiver,
   await expect(page).not.toHaveURL(/job=/);
 
   await gone.getByRole("button", { name: "Delete this group" }).click();
+  await expect(page.getByRole("dialog")).toContainText("What fails with the same error until the job is done is deleted, too.");
   await page.getByRole("dialog", { name: `Delete 2 messages of ${receiver.url("/gone")}?` }).getByRole("button", { name: "Delete this group" }).click();
   await expect(progress(page)).toContainText("The job is done: 2 deleted, 0 could not be deleted.");
   await expect(gone).toHaveCount(0);
@@ -107,6 +108,25 @@ test("a job's progress is seen while it runs, also after a reload; filters are i
   await expect(progress(page)).toContainText("The job is done: 2 redriven");
   await expect(page.getByText("Nothing that failed passes these filters.")).toBeVisible();
   await expect.poll(() => receiver.got.toSorted()).toEqual(["r3-0", "r3-1"]);
+});
+
+test("what failed without a reason is redriven or deleted with its whole channel", async ({ node, page }) => {
+  const group = { channel: "inbox:a", lastError: "", count: 2, exact: true, lastFailedAt: soon(-9), example: "m" };
+  await page.route("**/v1/failures*", (route) => route.fulfill({ json: { groups: [group], exact: true } }));
+  let sent: any;
+  await page.route("**/v1/messages/purge", (route) => {
+    sent = route.request().postDataJSON();
+    return route.continue();
+  });
+  await page.goto(`${node.url}/console/failed`);
+  const channel = channelOf(page, "inbox:a");
+  await expect(channel).toContainText("No reason was given.");
+  await expect(channel.getByRole("button")).toHaveText(["Redrive all of this channel", "Delete all of this channel"]);
+  await channel.getByRole("button", { name: "Delete all" }).click();
+  await expect(page.getByRole("dialog")).toContainText("What fails in this channel until the job is done is deleted, too.");
+  await page.getByRole("dialog").getByRole("button", { name: "Delete all" }).click();
+  await expect(progress(page)).toContainText("The job is done");
+  expect(sent).toEqual({ filter: { channel: "inbox:a" } });
 });
 
 test("a reader sees what failed, and no button that writes", async ({ start, receiver, page }) => {

@@ -66,13 +66,17 @@ function Channel({ groups, exact, by }: { groups: [Group, ...Group[]]; exact: bo
   const { channel } = groups[0];
   const all = total(groups);
   const several = groups.length > 1;
+  const unreasoned = groups.some((group) => group.lastError === ""); // no call selects it but one for all of the channel
   return (
     <section class="card failed">
       <header class="row">
         <h2>{visible(channel)}</h2>
         {several && <p>{amount(all, exact)} for {groups.length} reasons</p>}
-        {several && may("sched:w") && (
+        {(several || unreasoned) && may("sched:w") && (
           <Start kind="redrive" n={all} exact={exact} filter={{ channel }} by={by}>Redrive all of this channel</Start>
+        )}
+        {unreasoned && may("sched:w") && (
+          <Start kind="purge" n={all} exact={exact} filter={{ channel }} by={by}>Delete all of this channel</Start>
         )}
       </header>
       <ul>
@@ -94,7 +98,7 @@ function Reason({ group, by }: { group: Group; by: Query }) {
           <a href={messageLink(group.example)}>An example: {group.example}</a>
         </p>
       </div>
-      {may("sched:w") && (
+      {lastError && may("sched:w") && (
         <div class="row">
           <Start kind="redrive" n={group.count} exact={group.exact} filter={filter} by={by}>Redrive this group</Start>
           <Start kind="purge" n={group.count} exact={group.exact} filter={filter} by={by}>Delete this group</Start>
@@ -134,8 +138,9 @@ function Start({ kind, n, exact, filter, by, children }: StartProps) {
     by.set({ job: jobId, of: String(n) });
     return "";
   };
+  const further = kind === "purge" && ` What fails ${filter.lastError ? "with the same error" : "in this channel"} until the job is done is deleted, too.`;
   return (
-    <Act run={run} danger={kind === "purge"} confirm={`${starts[kind].question} ${amount(n, exact)} of ${visible(filter.channel!)}?`} fields={<p>{starts[kind].about}</p>}>
+    <Act run={run} danger={kind === "purge"} confirm={`${starts[kind].question} ${amount(n, exact)} of ${filter.channel}?`} fields={<p>{starts[kind].about}{further}</p>}>
       {children}
     </Act>
   );
