@@ -30,12 +30,12 @@ export interface Live<T> {
 
 /**
  * useLive reads a value now and every so many milliseconds, in turn with whatever else the page reads. It begins anew
- * when what it depends on changes, and keeps the last value while a read fails. everyMs 0: it reads once. It also ends
- * when a value is the last one: nothing changes it any more.
+ * when what it depends on changes, and keeps the last value while a read fails. everyMs may depend on the latest value;
+ * 0: it reads once. It also ends when a value is the last one: nothing changes it any more.
  */
 export function useLive<T>(
   read: (signal: AbortSignal) => Promise<T>,
-  everyMs: number,
+  everyMs: number | ((value: T | undefined) => number),
   on: unknown[] = [],
   last: (value: T) => boolean = () => false,
 ): Live<T> {
@@ -45,12 +45,14 @@ export function useLive<T>(
   useEffect(() => setValue(undefined), on);
   useEffect(() => {
     const stop = new AbortController();
+    let latest: T | undefined;
+    const every = () => (typeof everyMs === "number" ? everyMs : everyMs(latest));
     void (async () => {
       for (let first = true; !stop.signal.aborted; first = false) {
         if (first) {
           next = Math.max(next, performance.now() + turnMs);
         } else {
-          await new Promise((done) => setTimeout(done, Math.max(0, everyMs - turnMs)));
+          await new Promise((done) => setTimeout(done, Math.max(0, every() - turnMs)));
           await seen();
           await turn();
         }
@@ -58,13 +60,14 @@ export function useLive<T>(
         try {
           const read_ = await read(stop.signal);
           if (stop.signal.aborted) return;
+          latest = read_;
           setValue(() => read_);
           setFault(undefined);
           if (last(read_)) return;
         } catch (failed) {
           if (!stop.signal.aborted) setFault(failed as Error);
         }
-        if (everyMs === 0) return;
+        if (every() === 0) return;
       }
     })();
     return () => stop.abort();

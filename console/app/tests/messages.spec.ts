@@ -195,12 +195,12 @@ test("Actions do what they say", async ({ start, page }) => {
 
   await page.getByRole("button", { name: "Move the message" }).click();
   await dialog.getByRole("button", { name: "Tomorrow" }).click();
-  await dialog.getByRole("button", { name: "Close" }).click();
+  await dialog.getByRole("button", { name: "Leave it" }).click();
   await expect(dialog).toHaveCount(0);
   expect((await node.call("GET", path("a"))).executionTime).toBe("2040-07-01T10:30:00.000Z");
 
   await act(page, "Send the message now");
-  await expect(said(page)).toContainText("It is due at");
+  await expect(said(page)).toHaveText("It is due now; it goes out once its channel takes messages.");
   await node.until(path("a"), (m) => m.status === "DELIVERED");
   await expect(page.locator(".timeline li").last()).toContainText("Delivered");
   await expect(page.getByRole("button", { name: /the message$/ })).toHaveCount(0);
@@ -211,6 +211,15 @@ test("Actions do what they say", async ({ start, page }) => {
   await expect(said(page)).toHaveText("It is cancelled: it is never delivered.");
   await expect(page.locator(".timeline li")).toContainText(["Scheduled", "Cancelled", "It would have been due"]);
   expect((await node.call("GET", path("b"))).status).toBe("CANCELLED");
+
+  // It waits for its channel: once is enough to say so, and why.
+  await node.call("PATCH", "/v1/channels", { channel: "inbox:p", paused: true });
+  await node.call("POST", "/v1/messages", { scheduleId: "p", channel: "inbox:p", delay: "0s", payload: 1 });
+  await node.until(path("p"), (m) => Boolean(m.parked));
+  await open(page, node, "p");
+  await expect(page.locator(".timeline li").last()).toHaveText("Waits for its channelthe channel is paused");
+  await expect(page.getByText(/Last error|waiting for/)).toHaveCount(0);
+  await expect(page.getByRole("link", { name: "inbox:p" })).toHaveAttribute("href", "/console/channels?channel=inbox%3Ap");
 
   // What failed can be tried again or deleted. Nobody listens on port 1.
   await node.call("POST", "/v1/messages", { scheduleId: "c", channel: "http://127.0.0.1:1/", delay: "0s", payload: 1, retry: { maxParked: "100ms" }, failureChannel: "inbox:f" });
@@ -239,6 +248,52 @@ test("Actions do what they say", async ({ start, page }) => {
   await open(page, node, "s");
   await expect(page.getByRole("link", { name: "to its series" })).toBeVisible();
   await expect(page.getByRole("button", { name: /the message$/ })).toHaveCount(0);
+});
+
+test("A question stays what it was when it came up, and nothing is done to what changed meanwhile", async ({ start, page }) => {
+  const node = await start("--webhook-allow", "127.0.0.1");
+  const channel = "http://127.0.0.1:1/";
+  await node.call("POST", "/v1/messages", { scheduleId: "q", channel, delay: "2h", payload: 1, retry: { maxParked: "100ms" } });
+  await open(page, node, "q");
+  const dialog = page.getByRole("dialog");
+  const version = page.getByRole("definition").filter({ hasText: /^\d{8,}$/ });
+  const ask = async (name: string, meanwhile: () => Promise<unknown>) => {
+    await page.getByRole("button", { name }).click();
+    await expect(dialog.getByLabel("The message")).toContainText(channel);
+    await meanwhile();
+  };
+  const changed = async () => {
+    await node.call("PATCH", path("q"), { delay: "1h" });
+    await expect(version).toHaveText((await node.call("GET", path("q"))).version);
+  };
+  await ask("Cancel the message", changed);
+  await expect(dialog).toContainText("If the answer is yes, it is never delivered.");
+  await accessible(page);
+  await dialog.getByRole("button", { name: "Cancel the message" }).click();
+  await expect(said(page)).toHaveText("It was changed meanwhile: look again.");
+  await ask("Send the message now", changed);
+  await dialog.getByRole("button", { name: "Send the message now" }).click();
+  await expect(said(page)).toContainText("which If-Match does not name");
+  expect((await node.call("GET", path("q"))).status).toBe("PENDING");
+
+  // A question that is void goes: another one does not come in its place, under the same cursor.
+  const fail = async () => {
+    const { version: before, status } = await node.call("GET", path("q"));
+    if (status === "PENDING") await node.call("PATCH", path("q"), { delay: "PT0S" });
+    else await node.call("POST", "/v1/messages/redrive", { scheduleIds: ["q"] });
+    return node.until(path("q"), (m) => m.status === "DELIVERY_FAILED" && m.version !== before);
+  };
+  await ask("Cancel the message", fail);
+  await expect(page.getByText("DELIVERY_FAILED")).toBeVisible();
+  await expect(dialog).toHaveCount(0);
+  for (const name of ["Redrive the message", "Delete the message"]) {
+    const { version: failed } = await fail();
+    await act(page, name);
+    await expect(said(page)).toHaveText("It was changed meanwhile: look again.");
+    await expect(version).toHaveText(failed);
+    expect((await node.call("GET", path("q"))).version).toBe(failed);
+    await page.reload();
+  }
 });
 
 test("A refusal is told in the API's words, and no answer as not known", async ({ node, page }) => {

@@ -29,7 +29,9 @@ async function read(id: string, signal: AbortSignal) {
 }
 
 function One({ id }: { id: string }) {
-  const { value, fault, again } = useLive((signal) => read(id, signal), 2000, [tenant.value], ({ message }) => message.status !== "PENDING");
+  // what is final can still be redriven, deleted or scheduled anew
+  const every = (read?: { message: Message }) => (read && read.message.status !== "PENDING" ? 30_000 : 2000);
+  const { value, fault, again } = useLive((signal) => read(id, signal), every, [tenant.value]);
   const [said, setSaid] = useState<Said>();
   const shown = fault instanceof Refusal && fault.problem.status === 404 ? undefined : value;
   return (
@@ -73,52 +75,88 @@ function Actions({ message, again, tell }: ActionsProps) {
   const { scheduleId: id, status, version } = message;
   const scheduleIds = [id];
   const path = { id };
-  const done = (words: string) => {
-    again();
+  // These calls take no version. What is not as it was shown when the question came up is left alone.
+  const asShown = async (call: () => Promise<unknown>, words: string) => {
+    try {
+      const now = await answer(api.GET("/v1/messages/{id}", { params: { path } }));
+      if (now.version !== version || now.status !== status) throw new Error("It was changed meanwhile: look again.");
+      await call();
+    } finally {
+      again();
+    }
     return words;
   };
-  const change = async (body: Schemas["Change"], version: string) => {
+  const change = async (body: Schemas["Change"]) => {
     const header = { "If-Match": `"${version}"` };
-    const { executionTime } = await answer(api.PATCH("/v1/messages/{id}", { params: { path, header }, body }));
-    return done(`It is due at ${local(executionTime)}.`);
+    try {
+      return await answer(api.PATCH("/v1/messages/{id}", { params: { path, header }, body }));
+    } finally {
+      again();
+    }
   };
-  const cancel = async () => {
-    await answer(api.DELETE("/v1/messages/{id}", { params: { path } }));
-    return done("It is cancelled: it is never delivered.");
+  const move = async (fields: FormData) => {
+    const { executionTime } = await change({ executionTime: new Date(String(fields.get("at"))).toISOString() });
+    return `It is due at ${local(executionTime)}.`;
   };
-  const redrive = async () => {
-    only(await answer(api.POST("/v1/messages/redrive", { body: { scheduleIds } })));
-    return done("It is pending again, and due now.");
+  const send = async () => {
+    await change({ delay: "PT0S" });
+    return "It is due now; it goes out once its channel takes messages.";
   };
-  const purge = async () => {
-    only(await answer(api.POST("/v1/messages/purge", { body: { scheduleIds } })));
-    return done("It is deleted, and its id is free.");
-  };
-  const move = (fields: FormData) =>
-    change({ executionTime: new Date(String(fields.get("at"))).toISOString() }, String(fields.get("version")));
+  const cancel = () =>
+    asShown(() => answer(api.DELETE("/v1/messages/{id}", { params: { path } })), "It is cancelled: it is never delivered.");
+  const redrive = () =>
+    asShown(async () => only(await answer(api.POST("/v1/messages/redrive", { body: { scheduleIds } }))), "It is pending again, and due now.");
+  const purge = () =>
+    asShown(async () => only(await answer(api.POST("/v1/messages/purge", { body: { scheduleIds } }))), "It is deleted, and its id is free.");
 
   if (status === "PENDING" && !message.series) {
     return (
       <>
         {/[/!]/.test(id) || ( // the API changes neither occurrences nor what was left for a failure channel
           <>
-            <Act tell={tell} confirm="When is it to be due?" fields={<When message={message} />} run={move}>Move the message</Act>
-            <Act tell={tell} confirm="Send the message now?" run={() => change({ delay: "PT0S" }, version)}>Send the message now</Act>
+            <Act key="move" tell={tell} confirm="When is it to be due?" fields={<When message={message} />} run={move}>Move the message</Act>
+            <Act key="send" tell={tell} confirm="Send the message now?" run={send}
+              fields={<Which message={message}>It is due now, then, and goes out once its channel takes messages.</Which>}>
+              Send the message now
+            </Act>
           </>
         )}
-        <Act tell={tell} danger confirm="Cancel the message?" run={cancel}>Cancel the message</Act>
+        <Act key="cancel" tell={tell} danger confirm="Cancel the message?" run={cancel}
+          fields={<Which message={message}>If the answer is yes, it is never delivered. The answer is no once delivery has begun.</Which>}>
+          Cancel the message
+        </Act>
       </>
     );
   }
   if (status === "DELIVERY_FAILED") {
     return (
       <>
-        <Act tell={tell} confirm="Try the message again, as a new one that is due now?" run={redrive}>Redrive the message</Act>
-        <Act tell={tell} danger confirm="Delete the message, with its payload?" run={purge}>Delete the message</Act>
+        <Act key="redrive" tell={tell} confirm="Try the message again, as a new one that is due now?" run={redrive}
+          fields={<Which message={message}>It has as many attempts as at first. If it may have arrived before it failed, it can arrive a second time.</Which>}>
+          Redrive the message
+        </Act>
+        <Act key="purge" tell={tell} danger confirm="Delete the message, with its payload?" run={purge}
+          fields={<Which message={message}>It is gone for good: nobody can try it again, and its id is free.</Which>}>
+          Delete the message
+        </Act>
       </>
     );
   }
   return null;
+}
+
+/** Which says which message a question is about, and what a yes means. */
+function Which({ message, children }: { message: Message; children?: ComponentChildren }) {
+  return (
+    <>
+      <Facts form="short" label="The message" facts={[
+        ["Id", <code>{message.scheduleId}</code>],
+        ["Channel", <code>{visible(message.channel)}</code>],
+        ["Due", <Time at={message.executionTime} far />],
+      ]} />
+      {children && <p>{children}</p>}
+    </>
+  );
 }
 
 /** only throws what the API has against the only message of a call. */
@@ -132,13 +170,12 @@ const quick: [name: string, ms: number][] = [["In 5 min", 300_000], ["In 1 h", 3
 
 const field = (time: string | number) => local(time).replace(" ", "T");
 
-/** When asks for a time. It keeps the version that was shown when the question came up: of another one nothing is moved. */
+/** When asks for a time. */
 function When({ message }: { message: Message }) {
-  const [version] = useState(message.version);
   const [at, setAt] = useState(field(message.executionTime));
   return (
     <>
-      <input type="hidden" name="version" value={version} />
+      <Which message={message} />
       <label>
         Due, in {zone}
         <input type="datetime-local" name="at" step={1} required value={at} onInput={(event) => setAt(event.currentTarget.value)} />
@@ -172,7 +209,7 @@ function life(m: Message): Event[] {
   }
   if (m.series?.next) events.push({ at: m.series.next, name: "Next occurrence" });
   if (m.nextAttemptAt && m.attempts > 0) events.push({ at: m.nextAttemptAt, name: "Next attempt" });
-  if (m.parked !== undefined) events.push({ at: "", name: "Waits for its channel", words: m.parked });
+  if (m.parked !== undefined) events.push({ at: "", name: "Waits for its channel", words: m.lastError });
   if (m.expiresAt && (!settled || m.expiresAt <= settled)) events.push({ at: m.expiresAt, name: "Expires: it is not published from then on" });
   if (m.deliveredAt) events.push({ at: m.deliveredAt, name: m.series ? "Ended" : "Delivered" });
   if (m.failedAt) events.push({ at: m.failedAt, name: "Failed for good", words: m.lastError });
@@ -199,7 +236,7 @@ function Life({ message }: { message: Message }) {
       </ol>
       {log.length >= logMax && <small>Only the latest {logMax} attempts are kept.</small>}
       {message.possibleDuplicate && <p class="fault">What came of an attempt is not known: the consumer may have the message already.</p>}
-      {message.lastError && !message.failedAt && <p>Last error: <q>{visible(message.lastError)}</q></p>}
+      {message.lastError && !message.failedAt && message.parked === undefined && <p>Last error: <q>{visible(message.lastError)}</q></p>}
     </section>
   );
 }
@@ -217,8 +254,8 @@ function retryWords({ maxAttempts, minBackoff, maxBackoff, maxParked }: Schemas[
 function Details({ message: m }: { message: Message }) {
   const trace = m.traceparent?.split("-")[1];
   const facts: [name: string, value: ComponentChildren][] = [
-    ["Channel", <code>{visible(m.channel)}</code>],
-    ["Failure channel", m.failureChannel && <code>{visible(m.failureChannel)}</code>],
+    ["Channel", <Channel name={m.channel} />],
+    ["Failure channel", m.failureChannel && <Channel name={m.failureChannel} />],
     ["Due", <Time at={m.executionTime} far />],
     ["Expires", m.expiresAt && <Time at={m.expiresAt} far />],
     ["Created", <Time at={m.createdAt} far />],
@@ -238,6 +275,11 @@ function Details({ message: m }: { message: Message }) {
       <Facts facts={facts} />
     </section>
   );
+}
+
+function Channel({ name }: { name: string }) {
+  const code = <code>{visible(name)}</code>;
+  return may("ops:r") ? <a href={link("channels", { channel: name })}>{code}</a> : code;
 }
 
 function LabelLinks({ labels }: { labels: string[] }) {
