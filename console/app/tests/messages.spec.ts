@@ -293,6 +293,7 @@ test("A question stays what it was when it came up, and nothing is done to what 
     await expect(version).toHaveText(failed);
     expect((await node.call("GET", path("q"))).version).toBe(failed);
     await page.reload();
+    await expect(version).toHaveText(failed);
   }
 });
 
