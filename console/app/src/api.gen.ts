@@ -99,7 +99,7 @@ export interface paths {
         put?: never;
         /**
          * Try messages again that failed
-         * @description A message that is DELIVERY_FAILED becomes PENDING: a new version, due now. Its attempts begin at 0 again, its executionTime stays, and its attemptLog goes on. If an earlier attempt may have arrived, it is still marked as a possible duplicate. With scheduleIds, each stands or falls alone; one that is PENDING stays as it is, so the call can be repeated. With a filter, a job is started, which takes what has failed.
+         * @description A message that is DELIVERY_FAILED becomes PENDING: a new version, due now. Its attempts begin at 0 again, its executionTime stays, and its attemptLog goes on. If an earlier attempt may have arrived, it is still marked as a possible duplicate. With scheduleIds, each stands or falls alone; one that is PENDING stays as it is, so the call can be repeated. With a filter, a job is started, which takes what failed before it began.
          */
         post: operations["redriveMessages"];
         delete?: never;
@@ -119,7 +119,7 @@ export interface paths {
         put?: never;
         /**
          * Delete messages that failed
-         * @description A message that is DELIVERY_FAILED is gone, and its id is free. With scheduleIds, each stands or falls alone; the status in a result is what the message was. With a filter, a job is started, which takes what has failed.
+         * @description A message that is DELIVERY_FAILED is gone, and its id is free. With scheduleIds, each stands or falls alone; the status in a result is what the message was. With a filter, a job is started, which takes what failed before it began.
          */
         post: operations["purgeMessages"];
         delete?: never;

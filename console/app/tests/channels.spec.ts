@@ -139,19 +139,19 @@ test("Channels asks and changes only what somebody saw and changed", async ({ st
   await node.call("POST", "/v1/messages", { scheduleId: "m", channel: name, executionTime: soon(0), payload: 1 });
   await expect(dialog.getByLabel("State")).toContainText("some wait in the store until it is resumed");
   await page.route("**/v1/channels*", (route) => (route.request().method() === "GET" ? undefined : route.continue()));
-  await act(page, "Resume the channel", true);
+  await act(page, "Resume the channel");
   await expect(dialog).toContainText("It is resumed.");
   await expect(dialog.getByLabel("State")).not.toContainText(/paused|resumed/);
   await page.unrouteAll();
 
   await other({ maxInFlight: 50 });
   await page.getByLabel("Messages per second").fill("3");
-  await act(page, "Set the limits");
+  await page.getByRole("button", { name: "Set the limits" }).click();
   await expect(dialog).toContainText("The limits are now: 3/s, 50 in flight, per node.");
   await expect(page.getByLabel("Messages in flight")).toHaveValue("50");
-  await act(page, "Set the limits");
+  await page.getByRole("button", { name: "Set the limits" }).click();
   await expect(dialog).toContainText("No limit is changed yet.");
-  await act(page, "Set the failure channel");
+  await page.getByRole("button", { name: "Set the failure channel" }).click();
   await expect(dialog).toContainText(`The failure channel is now ${failure}⟨U+202E⟩.`);
 });
 

@@ -63,7 +63,7 @@ test("a group is redriven, or deleted, and only that", async ({ start, receiver,
   await expect(page).not.toHaveURL(/job=/);
 
   await gone.getByRole("button", { name: "Delete this group" }).click();
-  await expect(page.getByRole("dialog")).toContainText("What fails with the same error until the job is done is deleted, too.");
+  await expect(page.getByRole("dialog")).toContainText("What fails with the same error before the job begins is deleted, too.");
   await page.getByRole("dialog", { name: `Delete 2 messages of ${receiver.url("/gone")}?` }).getByRole("button", { name: "Delete this group" }).click();
   await expect(progress(page)).toContainText("The job is done: 2 deleted, 0 could not be deleted.");
   await expect(gone).toHaveCount(0);
@@ -123,7 +123,7 @@ test("what failed without a reason is redriven or deleted with its whole channel
   await expect(channel).toContainText("No reason was given.");
   await expect(channel.getByRole("button")).toHaveText(["Redrive all of this channel", "Delete all of this channel"]);
   await channel.getByRole("button", { name: "Delete all" }).click();
-  await expect(page.getByRole("dialog")).toContainText("What fails in this channel until the job is done is deleted, too.");
+  await expect(page.getByRole("dialog")).toContainText("What fails in this channel before the job begins is deleted, too.");
   await page.getByRole("dialog").getByRole("button", { name: "Delete all" }).click();
   await expect(progress(page)).toContainText("The job is done");
   expect(sent).toEqual({ filter: { channel: "inbox:a" } });

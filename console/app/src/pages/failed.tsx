@@ -138,7 +138,7 @@ function Start({ kind, n, exact, filter, by, children }: StartProps) {
     by.set({ job: jobId, of: String(n) });
     return "";
   };
-  const further = kind === "purge" && ` What fails ${filter.lastError ? "with the same error" : "in this channel"} until the job is done is deleted, too.`;
+  const further = kind === "purge" && ` What fails ${filter.lastError ? "with the same error" : "in this channel"} before the job begins is deleted, too.`;
   return (
     <Act run={run} danger={kind === "purge"} confirm={`${starts[kind].question} ${amount(n, exact)} of ${filter.channel}?`} fields={<p>{starts[kind].about}{further}</p>}>
       {children}
