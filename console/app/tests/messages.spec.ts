@@ -75,7 +75,7 @@ test("Messages are found by their id and by each filter, and the address says wh
   await page.goto(`${node.url}/console/messages?channel=orders`);
   await expect(page.getByRole("alert")).toContainText("orders");
   await expect(page.getByText("so far")).toHaveCount(0);
-  await expect(page.getByRole("button", { name: "Look further" })).toHaveCount(0);
+  await expect(page.getByRole("button", { name: "Search further" })).toHaveCount(0);
 
   await page.getByLabel("Id of a message").fill("nobody");
   await page.getByRole("button", { name: "Open" }).click();

@@ -61,7 +61,7 @@ test("the list goes on past empty pages, and asks before it goes far", async ({ 
   await page.clock.install();
   await page.goto(`${node.url}/console/series`);
   const link = (name: string) => page.getByRole("link", { name, exact: true });
-  const further = page.getByRole("button", { name: "Look further" });
+  const further = page.getByRole("button", { name: "Search further" });
   const pass = async (until: () => Promise<boolean>) => {
     await expect.poll(async () => (await until()) || (await page.clock.runFor(1000), false), { intervals: [20], timeout: 20_000 }).toBe(true);
   };
