@@ -55,7 +55,7 @@ lint: ## check the form: gofmt, go vet, staticcheck, redocly, spectral
 console: ## build the console's files from its sources, after a change in console/app
 	@tools=$$(.ci/clienttools); export PATH="$$tools/bin:$$PATH"; cd console/app; \
 	  trap 'rm -f node_modules' EXIT; [ -e node_modules ] && trap - EXIT || ln -s "$$tools/console/node_modules" node_modules; \
-	  npm run --silent generate && npm run --silent check && npm run --silent build
+	  npm run --silent check && npm run --silent build
 
 .PHONY: fuzz
 fuzz: ## run each fuzz target for a while (FUZZTIME=10s)

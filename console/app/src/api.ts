@@ -1,7 +1,7 @@
-// Calls of the API, by the types that are generated from its OpenAPI document.
+// Calls of the API, by the types that the TypeScript client has generated from its OpenAPI document.
 import { signal } from "@preact/signals";
 import createClient, { type Middleware } from "openapi-fetch";
-import type { components, paths } from "./api.gen";
+import type { components, paths } from "../../../clients/typescript/src/generated";
 import { fresh } from "./oidc";
 import { caller, credential, leave, sessions, tenant } from "./session";
 
