@@ -58,7 +58,7 @@ func schedulePending(b *testing.B, address string, count int) {
 	for from := 0; from < count; from += batch {
 		items := make([]string, batch)
 		for i := range items {
-			at := begin.Add(time.Duration(from+i) * 24 * time.Hour / time.Duration(count))
+			at := begin.Add(time.Duration(from+i) * (24 * time.Hour / time.Duration(count)))
 			items[i] = fmt.Sprintf(`{"channel":"inbox:box%d","executionTime":%q,"payload":{"order":12345}}`, i%20, nodetest.At(at))
 		}
 		post(b, address, "/v1/messages/batch", "["+strings.Join(items, ",")+"]")
