@@ -50,8 +50,10 @@ type Config struct {
 	Tracer *tracing.Tracer
 	// Log gets only what an operator can act on. Default: slog.Default().
 	Log *slog.Logger
-	// Registry holds the metrics that /metrics shows. Default: a new one.
+	// Registry takes the metrics of this package. Default: a new one.
 	Registry *prometheus.Registry
+	// Metrics are what /metrics shows. Default: those of Registry.
+	Metrics prometheus.Gatherer
 
 	// Jobs is where calls with a filter are kept. Default: there are none.
 	Jobs Jobs
@@ -134,6 +136,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Registry == nil {
 		c.Registry = prometheus.NewRegistry()
+	}
+	if c.Metrics == nil {
+		c.Metrics = c.Registry
 	}
 	if c.Scheduled == nil {
 		c.Scheduled = func(int, postdate.Time) {}

@@ -46,7 +46,7 @@ func (s *Server) getReady(ctx *fasthttp.RequestCtx) *Problem {
 // getMetrics shows the series of all to the node's operators: administrators and the tenant
 // default. Another tenant sees its own.
 func (s *Server) getMetrics(ctx *fasthttp.RequestCtx) *Problem {
-	var shown prometheus.Gatherer = s.config.Registry
+	shown := s.config.Metrics
 	if !seesAll(ctx) {
 		shown = ofTenant{shown, s.tenantOf(ctx)}
 	}

@@ -32,7 +32,7 @@ type Node struct {
 	c       Config
 	parts   Parts
 	clock   clock
-	metrics *prometheus.Registry
+	metrics *prometheus.Registry // Postdate's own
 	traces  *traces // nil: nothing is traced
 
 	store      store.Store     // measured, and with calls gathered
@@ -102,8 +102,6 @@ func StartWith(ctx context.Context, c Config, parts Parts) (*Node, error) {
 		return nil, err
 	}
 	n.life, n.quit = context.WithCancel(context.Background())
-	n.metrics.MustRegister(collectors.NewGoCollector(),
-		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	if err := n.open(ctx); err != nil {
 		return nil, errors.Join(err, n.close(ctx))
 	}
@@ -180,7 +178,7 @@ func (n *Node) open(ctx context.Context) error {
 	}
 	n.api, err = api.New(api.Config{
 		Buckets: n.store.Buckets(), Now: n.wall, Passed: n.passed, Log: n.c.Log, Registry: n.metrics,
-		Tracer:   n.traces.tracerOf(),
+		Metrics: prometheus.Gatherers{n.metrics, processMetrics()}, Tracer: n.traces.tracerOf(),
 		Messages: n.quota.Hold(n.store), Requests: n.store, Inbox: n.channels.inbox,
 		Jobs: n.store, JobStarted: func() { n.loop.tell(machine.JobStarted{}) },
 		Scheduled: n.scheduled, CheckChannel: n.channels.check,
@@ -409,4 +407,12 @@ func (n *Node) close(ctx context.Context) (err error) {
 	}
 	n.traces.close(ctx)
 	return err
+}
+
+// processMetrics tell of the process and of Go's runtime. They read much of /proc, so they are apart from those that
+// [watch] reads again and again.
+func processMetrics() *prometheus.Registry {
+	r := prometheus.NewRegistry()
+	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return r
 }
