@@ -5,6 +5,7 @@ import (
 	"container/heap"
 	"context"
 	"errors"
+	"runtime"
 	"slices"
 	"strings"
 
@@ -18,6 +19,9 @@ import (
 // that selects few of many gives short pages, not long waits. Those of other tenants count too:
 // they are in the way.
 const listExaminedMax = 10_000
+
+// listYieldEvery is after how many messages a list lets others run, so that no request waits long for it.
+const listYieldEvery = 8
 
 // List implements store.Messages. Each bucket is already in the order of execution times; List
 // merges them with one iterator, which seeks. What has an entry of its own (listed.go) is in that order by itself.
@@ -143,7 +147,9 @@ func (l *lister) page(ctx context.Context) (page store.ListPage, err error) {
 			bytes += rec.Bytes()
 		}
 		last = l.after(head, last)
-		examined++
+		if examined++; examined%listYieldEvery == 0 {
+			runtime.Gosched()
+		}
 		if err := l.advance(head); err != nil {
 			return page, err
 		}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/binary"
 	"math"
+	"runtime"
 	"slices"
 
 	lsm "github.com/cockroachdb/pebble/v2"
@@ -18,6 +19,9 @@ import (
 // upcomingExaminedMax bounds how many entries one look at what is upcoming goes over, bucket by bucket. Those of other
 // tenants count too: they are in the way. If it ends within the first bucket, as many again are read in places.
 const upcomingExaminedMax = 20_000
+
+// upcomingYieldEvery is after how many entries a look lets others run, so that no request waits long for it.
+const upcomingYieldEvery = 500
 
 // entryBytesMin is less than what an entry of the due space takes on the disk. Where the disk has less for each, most
 // is still in memory, and what it has says nothing.
@@ -112,7 +116,9 @@ func (u *upcoming) read(strip *store.Strip, most int, f *store.Forecast) {
 			strip.More = true
 			return
 		}
-		u.examined++
+		if u.examined++; u.examined%upcomingYieldEvery == 0 {
+			runtime.Gosched()
+		}
 		strip.Read++
 		strip.Last = postdate.Time(binary.BigEndian.Uint64(key[1+bucketBytes:]))
 		if ofTenant(key, u.q.Tenant) {
