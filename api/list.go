@@ -40,6 +40,7 @@ func (s *Server) listMessages(ctx *fasthttp.RequestCtx) *Problem {
 	b = append(b, ']')
 	if next != nil {
 		b = appendMember(b, "nextCursor", cursorOf(&q, next))
+		b = appendTime(b, "searchedUntil", next.ExecutionTime)
 	}
 	return finish(ctx, fasthttp.StatusOK, append(b, '}'))
 }

@@ -67,6 +67,10 @@ func TestListPages(t *testing.T) {
 		t.Errorf("pages %s", got)
 	}
 	r.send("GET", "/v1/messages?status=CANCELLED", "").want(200, `{"messages":[]}`)
+	first := r.send("GET", "/v1/messages?limit=4", "")
+	if !strings.HasSuffix(first.body, `","searchedUntil":"2027-01-31T12:06:00.000Z"}`) {
+		t.Errorf("the page does not say how far the list has come: %s", first.body)
+	}
 }
 
 // TestListRecurring lists series, or what is sent once, with the other filters and page by page.

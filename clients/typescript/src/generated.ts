@@ -984,6 +984,11 @@ export interface components {
             messages: components["schemas"]["Message"][];
             /** @description Absent on the last page. */
             nextCursor?: string;
+            /**
+             * Format: date-time
+             * @description The execution time that the list has come to, also where no message passed the filters: what has an earlier one was looked at, and the next page goes on from there. Absent on the last page.
+             */
+            searchedUntil?: string;
         };
         Upcoming: {
             slots: components["schemas"]["UpcomingSlot"][];
@@ -1964,7 +1969,8 @@ export interface operations {
                      *           "nextAttemptAt": "2027-01-31T09:30:00.000Z"
                      *         }
                      *       ],
-                     *       "nextCursor": "AQKd1w"
+                     *       "nextCursor": "AQKd1w",
+                     *       "searchedUntil": "2027-01-31T09:30:00.000Z"
                      *     }
                      */
                     "application/json": components["schemas"]["MessagePage"];

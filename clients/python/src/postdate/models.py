@@ -1298,6 +1298,10 @@ class MessagePage(Model):
     """
     Absent on the last page.
     """
+    searched_until: AwareDatetime | None = None
+    """
+    The execution time that the list has come to, also where no message passed the filters: what has an earlier one was looked at, and the next page goes on from there. Absent on the last page.
+    """
 
 
 class Upcoming(Model):
