@@ -56,7 +56,8 @@ test("the list goes on past empty pages, and asks before it goes far", async ({ 
   const pages: object[][] = [[await series("one")], [], [await series("two")], [], [], [], [], [], [], [await series("three")]];
   await page.route("**/v1/messages?*recurring=true*", (route) => {
     const at = Number(new URL(route.request().url()).searchParams.get("cursor") ?? 0);
-    return route.fulfill({ json: { messages: pages[at], nextCursor: at + 1 < pages.length ? String(at + 1) : undefined } });
+    const more = at + 1 < pages.length && { nextCursor: String(at + 1), searchedUntil: "2030-01-01T11:00:00.000Z" };
+    return route.fulfill({ json: { messages: pages[at], ...more } });
   });
   await page.clock.install();
   await page.goto(`${node.url}/console/series`);
@@ -68,6 +69,7 @@ test("the list goes on past empty pages, and asks before it goes far", async ({ 
   await pass(() => link("two").isVisible());
   await pass(() => further.isVisible());
   await expect(link("three")).toHaveCount(0);
+  await expect(page.getByText("Searched what is due until 2030-01-01 12:00:00.")).toBeVisible();
   await further.click();
   await pass(() => link("three").isVisible());
   await expect(further).toHaveCount(0);

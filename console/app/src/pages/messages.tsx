@@ -1,10 +1,10 @@
 // Messages: one by its id, or a list of those that pass some filters.
-import { useEffect, useMemo, useReducer, useState } from "preact/hooks";
+import { useEffect, useReducer, useState } from "preact/hooks";
 import { useLocation } from "preact-iso";
 import { Refusal, type Schemas, answer, api } from "../api";
 import { Field, type Query, TimeField, messageLink, useQuery } from "../filter";
-import { count, local, visible } from "../format";
-import { emptyMax } from "../paged";
+import { count, visible } from "../format";
+import { Further, type Paged, usePaged } from "../paged";
 import { Badge, Cut, Page, Time } from "../parts";
 import { tenant } from "../session";
 import { type Column, Table } from "../table";
@@ -59,13 +59,14 @@ function useFilter(by: Query): Filter {
 export function Messages() {
   const by = useQuery();
   const filter = useFilter(by);
-  const { list, again } = useList(filter);
-  const none = list.fault && list.rows.length === 0; // the fault is all that there is to say
+  const list = useList(filter);
+  const rows = list.value ?? [];
+  const none = list.fault && rows.length === 0; // the fault is all that there is to say
   return (
     <Page title="Messages" fault={list.fault}
       about="Sorted by due time, and series by that of their first occurrence. Settled messages stay until their retention ends.">
       <ById />
-      <form class="row" aria-label="Filters" onSubmit={(event) => (event.preventDefault(), list.state !== "looking" && again())}>
+      <form class="row" aria-label="Filters" onSubmit={(event) => (event.preventDefault(), !list.looking && list.again())}>
         <Field label="Id begins with" name="idPrefix" by={by} />
         <Field label="Label" name="label" placeholder="the whole label" by={by} />
         <Field label="Channel" name="channel" placeholder="whole: rabbitmq:orders" by={by} />
@@ -74,14 +75,13 @@ export function Messages() {
         <TimeField label="Due before" name="to" by={by} />
         <button class="outline">Search</button>
       </form>
-      {(list.rows.length > 0 || list.state === "end") && (
-        <Table label="Messages" columns={columns} rows={list.rows} id={(m) => m.id}
-          empty={empty(filter)}
-          onEnd={() => list.state === "more" && void list.more()} />
+      {(rows.length > 0 || list.complete) && (
+        <Table label="Messages" columns={columns} rows={rows} id={(m) => m.id} empty={empty(filter)}
+          onEnd={() => !list.stopped && list.more()} />
       )}
       <p class="row" role="status">
         <span>{!none && words(list)}</span>
-        {list.state === "stopped" && !none && <button class="outline" onClick={() => void list.more()}>Search further</button>}
+        {!none && <Further list={list} />}
       </p>
     </Page>
   );
@@ -135,83 +135,27 @@ function StatusField({ status, by }: { status: string | undefined; by: Query }) 
 
 type Filter = Partial<Record<"channel" | "label" | "idPrefix" | "from" | "to", string>> & { status?: Schemas["Status"] };
 
-/** List is what was read of a list so far. Pages are added to its rows, which are not copied: there may be many. */
-class List {
-  readonly rows: Row[] = [];
-  /** stopped: there is more, but somebody must ask for it. */
-  state: "looking" | "more" | "stopped" | "end" = "looking";
-  fault?: Error;
-  cursor?: string;
-  private readonly stop = new AbortController();
-
-  constructor(private readonly filter: Filter, private readonly changed: () => void) {}
-
-  /** more reads until there are more messages, for a few pages. */
-  async more() {
-    this.state = "looking";
-    this.fault = undefined;
-    this.changed();
-    try {
-      this.state = await this.read();
-    } catch (fault) {
-      if (this.stop.signal.aborted) return;
-      this.fault = fault as Error;
-      this.state = "stopped";
-    }
-    this.changed();
-  }
-
-  private async read() {
-    for (let page = 0; page < emptyMax; page++) {
-      const query = { ...this.filter, limit: this.rows.length === 0 ? 100 : 1000, cursor: this.cursor };
-      const { messages, nextCursor } = await answer(api.GET("/v1/messages", { params: { query }, signal: this.stop.signal }));
-      for (const message of messages) this.rows.push(rowOf(message));
-      this.cursor = nextCursor;
-      if (!nextCursor) return "end";
-      if (messages.length > 0) return "more";
-    }
-    return "stopped";
-  }
-
-  end() {
-    this.stop.abort();
-  }
-}
-
-/** useList begins a list of the messages that pass a filter, and again when the filter changes. */
+/** useList lists the messages that pass a filter, as they were when they were read: there may be very many. */
 function useList(filter: Filter) {
-  const [, redraw] = useReducer((n: number) => n + 1, 0);
   const [round, again] = useReducer((n: number) => n + 1, 0);
-  const list = useMemo(() => new List(filter, () => redraw(0)), [...Object.values(filter), tenant.value, round]);
-  useEffect(() => {
-    void list.more();
-    return () => list.end();
-  }, [list]);
-  return { list, again: () => again(0) };
+  const list = usePaged(
+    async (cursor, signal) => {
+      const query = { ...filter, limit: cursor ? 1000 : 100, cursor };
+      const { messages, nextCursor, searchedUntil } = await answer(api.GET("/v1/messages", { params: { query }, signal }));
+      return { rows: messages.map(rowOf), next: nextCursor, searchedUntil };
+    },
+    (m) => m.id,
+    0,
+    [...Object.values(filter), tenant.value, round],
+  );
+  return { ...list, again: () => again(0) };
 }
 
 /** words say how far a list has come. */
-function words(list: List): string {
-  const shown = list.rows.length === 1 ? "1 message" : `${count(list.rows.length)} messages`;
-  if (list.state === "end") return list.rows.length > 0 ? `${shown}: these are all.` : "";
-  if (list.state === "looking") return list.rows.length > 0 ? `${shown}. Loading more …` : "Loading …";
-  if (list.state === "more") return `${shown}. More follow: scroll to the end of the table.`;
-  const to = list.cursor && lookedTo(list.cursor);
-  return `${shown} so far.${to ? ` Searched what is due until ${local(to)}.` : ""}`;
-}
-
-/**
- * lookedTo returns the due time after which a list goes on, in ms since 1970. The node that serves this page made the
- * cursor: after a version byte and a tag of 8 bytes, the time is a varint. Of another version it is not known.
- */
-function lookedTo(cursor: string): number | undefined {
-  const bytes = atob(cursor.replaceAll("-", "+").replaceAll("_", "/"));
-  if (bytes.charCodeAt(0) !== 1) return undefined;
-  let time = 0;
-  for (let i = 9, scale = 1; i < bytes.length; i++, scale *= 128) {
-    const byte = bytes.charCodeAt(i);
-    time += (byte % 128) * scale;
-    if (byte < 128) return time;
-  }
-  return undefined;
+function words({ value, complete, looking, stopped }: Paged<Row>): string {
+  const rows = value ?? [];
+  const shown = rows.length === 1 ? "1 message" : `${count(rows.length)} messages`;
+  if (complete) return rows.length > 0 ? `${shown}: these are all.` : "";
+  if (looking) return rows.length > 0 ? `${shown}. Loading more …` : "Loading …";
+  return stopped ? `${shown} so far.` : `${shown}. More follow: scroll to the end of the table.`;
 }

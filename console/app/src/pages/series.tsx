@@ -3,7 +3,7 @@ import { useRef, useState } from "preact/hooks";
 import { type Schemas, answer, api } from "../api";
 import { Field, type Query, TimeField, messageLink, seriesLink, useQuery } from "../filter";
 import { count, distance, inZone, local, zone } from "../format";
-import { usePaged } from "../paged";
+import { Further, usePaged } from "../paged";
 import { Act, Badge, Cut, Facts, Fault, Figure, Outcome, Page, type Said, Time } from "../parts";
 import { useLive } from "../poll";
 import { brief, factsOf } from "../rule";
@@ -55,7 +55,7 @@ function List({ by }: { by: Query }) {
     async (cursor, signal) => {
       const query = { recurring: true, idPrefix, label, channel, cursor, limit: 100 };
       const page = await answer(api.GET("/v1/messages", { params: { query }, signal }));
-      return { rows: page.messages as Recurring[], next: page.nextCursor };
+      return { rows: page.messages as Recurring[], next: page.nextCursor, searchedUntil: page.searchedUntil };
     },
     (m) => m.scheduleId,
     3000,
@@ -77,7 +77,7 @@ function List({ by }: { by: Query }) {
       {list.stopped && (
         <p class="row level">
           <span>None among those that were looked at last, and more follow.</span>
-          <button class="outline" onClick={list.more}>Search further</button>
+          <Further list={list} />
         </p>
       )}
     </Page>
