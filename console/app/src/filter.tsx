@@ -1,7 +1,10 @@
 // What a page shows is in its address, so that a link to it can be sent and Back works.
 import { useLocation } from "preact-iso";
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useId, useMemo, useState } from "preact/hooks";
+import { answer, api } from "./api";
 import { local } from "./format";
+import { useLive } from "./poll";
+import { may, tenant } from "./session";
 
 /** link is the address of a page, with a query. What is "" is left out of it. */
 export function link(page: string, query: Record<string, string>): string {
@@ -33,18 +36,56 @@ interface FieldProps {
   name: string;
   by: Query;
   placeholder?: string;
+  /** offers are values to choose from; others can be typed. */
+  offers?: string[];
+  onFocus?(): void;
 }
 
 /** Field is a field of a filter. What is typed counts on Enter, or when the field is left. */
-export function Field({ label, name, by, placeholder }: FieldProps) {
+export function Field({ label, name, by, placeholder, offers, onFocus }: FieldProps) {
   const [text, setText] = useText(by.query[name] ?? "");
+  const list = useId();
   return (
     <label>
-      {label}
-      <input type="search" name={name} value={text} placeholder={placeholder} spellcheck={false}
+      {label}{" "}
+      <input type="search" name={name} value={text} placeholder={placeholder} spellcheck={false} list={offers && list} onFocus={onFocus}
         onInput={(event) => setText(event.currentTarget.value)} onChange={(event) => by.set({ [name]: event.currentTarget.value.trim() })} />
+      {offers && <datalist id={list}>{offers.map((value) => <option key={value} value={value} />)}</datalist>}
     </label>
   );
+}
+
+const offersMax = 500;
+
+/** useSeen gathers what the rows of a page had since it was opened, as there is no list of it all. */
+function useSeen(now: Iterable<string>): Set<string> {
+  const seen = useMemo(() => new Set<string>(), [tenant.value]);
+  for (const value of now) if (value && seen.size < offersMax) seen.add(value);
+  return seen;
+}
+
+interface SeenProps {
+  by: Query;
+  /** seen are the values that the rows on the page have. */
+  seen: Iterable<string>;
+}
+
+/** LabelField is a field for a whole label. It offers those that were seen. */
+export function LabelField({ by, seen }: SeenProps) {
+  const labels = useSeen(seen);
+  return <Field label="Label" name="label" placeholder="exact, as customer:42" by={by} offers={[...labels].sort()} />;
+}
+
+/** ChannelField is a field for a whole channel. It offers those that were seen, and those in hand if the caller may see them. */
+export function ChannelField({ by, seen }: SeenProps) {
+  const channels = useSeen(seen);
+  const [used, use] = useState(false);
+  const inHand = useLive(async (signal) => {
+    if (!used || !may("ops:r")) return [];
+    return (await answer(api.GET("/v1/channels", { params: { query: { limit: offersMax } }, signal }))).channels;
+  }, 0, [used, tenant.value]).value ?? [];
+  const offers = new Set([...channels, ...inHand.map((c) => c.channel)]);
+  return <Field label="Channel" name="channel" placeholder="exact, as rabbitmq:orders" by={by} offers={[...offers].sort()} onFocus={() => use(true)} />;
 }
 
 /** TimeField is a field for a time, in the browser's time zone; the address has it as the API writes it. */

@@ -35,6 +35,15 @@ test("Messages are found by their id and by each filter, and the address says wh
   await expect(ids(page)).toHaveText(["order-0", "order-1", "order-2", "bill-3", "bill-4", "bill-5"]);
   await expect(page.getByText("6 messages: these are all.")).toBeVisible();
 
+  // Labels that were seen are offered, and channels.
+  const offered = (name: string) =>
+    page.getByLabel(name, { exact: true }).evaluate((field: HTMLInputElement) => [...field.list!.options].map((option) => option.value));
+  expect(await offered("Label")).toEqual(["customer:1", "n0", "n1"]);
+  expect(await offered("Channel")).toEqual(["inbox:even", "inbox:odd"]);
+  await node.call("PATCH", "/v1/channels", { channel: "inbox:set", maxPerSecond: 5 });
+  await page.getByLabel("Channel", { exact: true }).focus();
+  await expect.poll(() => offered("Channel")).toEqual(["inbox:even", "inbox:odd", "inbox:set"]);
+
   const find = async (name: string, value: string, address: string, found: string[]) => {
     const field = page.getByLabel(name, { exact: true });
     await field.fill(value);

@@ -3,7 +3,7 @@ import { useMemo, useRef } from "preact/hooks";
 import { useLocation } from "preact-iso";
 import { type Schemas, answer, api } from "../api";
 import { Chart, type Series, colours } from "../chart";
-import { link } from "../filter";
+import { ChannelField, link, useQuery } from "../filter";
 import { count, length, local, rate, zone } from "../format";
 import { Figure, Page } from "../parts";
 import { useLive } from "../poll";
@@ -140,7 +140,7 @@ export function Coming() {
           ))}
         </div>
         <Moves range={rangeOf(view, Date.now())} zoom={zoom} />
-        <Filter view={view} seen={shown?.slots ?? []} />
+        <Filter seen={shown?.slots ?? []} />
       </div>
       {shown && (
         <section class="coming-due" ref={chart} tabIndex={-1} aria-label="What is due" aria-busy={value === undefined}>
@@ -170,20 +170,12 @@ function Moves({ range, zoom }: { range: Range; zoom(from: number, to: number): 
   );
 }
 
-function Filter({ view, seen }: { view: View; seen: Slot[] }) {
-  const { url, query, route } = useLocation();
-  const names = useRef(new Set<string>());
-  for (const slot of seen) for (const { channel } of slot.channels) names.current.add(channel);
-  const set = (channel: string) => channel !== view.channel && route(link("coming", { ...query, channel }));
+function Filter({ seen }: { seen: Slot[] }) {
+  const by = useQuery();
   return (
-    <form class="picks" onSubmit={(event) => (event.preventDefault(), set(new FormData(event.currentTarget).get("channel")!.toString().trim()))}>
-      <label>
-        Channel{" "}
-        <input key={url} name="channel" list="coming-channels" maxLength={2048} placeholder="all channels" defaultValue={view.channel}
-          onChange={(event) => set(event.currentTarget.value.trim())} />
-      </label>
-      <datalist id="coming-channels">{[...names.current].sort().map((name) => <option key={name} value={name} />)}</datalist>
-      {view.channel && <button type="button" class="secondary" onClick={() => set("")}>All channels</button>}
+    <form class="picks" onSubmit={(event) => event.preventDefault()}>
+      <ChannelField by={by} seen={seen.flatMap((slot) => slot.channels.map((c) => c.channel))} />
+      {by.query.channel && <button type="button" class="secondary" onClick={() => by.set({ channel: "" })}>All channels</button>}
     </form>
   );
 }

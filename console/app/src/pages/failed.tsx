@@ -1,7 +1,7 @@
 // Failed: what could not be delivered, by channel and reason, to be tried again or deleted.
 import { useMemo } from "preact/hooks";
 import { type Schemas, answer, api } from "../api";
-import { Field, type Query, TimeField, messageLink, useQuery } from "../filter";
+import { ChannelField, type Query, TimeField, messageLink, useQuery } from "../filter";
 import { count, visible, zone } from "../format";
 import { Progress } from "../job";
 import { Act, Page, Time } from "../parts";
@@ -23,7 +23,7 @@ export function Failed() {
     <Page title="Failed" fault={fault}
       about="Messages that could not be delivered, by channel and reason, until their retention is over. A message counts in one group: that of its last error.">
       <form class="row" aria-label="Filter" onSubmit={(event) => event.preventDefault()}>
-        <Field label="Channel" name="channel" placeholder="rabbitmq:orders" by={by} />
+        <ChannelField by={by} seen={channels.map(([group]) => group.channel)} />
         <TimeField label={`Due from (${zone})`} name="from" by={by} />
         <TimeField label="Due before" name="to" by={by} />
       </form>

@@ -2,7 +2,7 @@
 import { useEffect, useReducer, useState } from "preact/hooks";
 import { useLocation } from "preact-iso";
 import { Refusal, type Schemas, answer, api } from "../api";
-import { Field, type Query, TimeField, messageLink, useQuery } from "../filter";
+import { ChannelField, Field, LabelField, type Query, TimeField, messageLink, useQuery } from "../filter";
 import { count, visible } from "../format";
 import { Further, type Paged, usePaged } from "../paged";
 import { Badge, Cut, Page, Time } from "../parts";
@@ -14,7 +14,7 @@ interface Row {
   id: string;
   channel: string;
   status: string;
-  labels: string;
+  labels: string[];
   due: string;
   attempts: number;
   lastError: string;
@@ -25,7 +25,7 @@ const rowOf = (m: Schemas["Message"]): Row => ({
   id: m.scheduleId,
   channel: m.channel,
   status: m.status,
-  labels: (m.labels ?? []).join(", "),
+  labels: m.labels ?? [],
   due: m.executionTime,
   attempts: m.attempts,
   lastError: m.lastError ?? "",
@@ -37,7 +37,7 @@ const columns: Column<Row>[] = [
   { name: "Channel", value: (m) => m.channel, cell: (m) => <Cut text={m.channel} /> },
   { name: "Status", value: (m) => m.status, cell: (m) => <><Badge state={m.status} />{m.recurs && <small> series</small>}</> },
   { name: "Due", value: (m) => m.due, cell: (m) => <Time at={m.due} far /> },
-  { name: "Labels", value: (m) => m.labels, cell: (m) => <div class="clip"><Cut text={m.labels} /></div> },
+  { name: "Labels", value: (m) => m.labels.join(", "), cell: (m) => <div class="clip"><Cut text={m.labels.join(", ")} /></div> },
   { name: "Attempts", value: (m) => m.attempts, cell: (m) => count(m.attempts), number: true },
   { name: "Last error", value: (m) => m.lastError, cell: (m) => <Cut text={m.lastError} /> },
 ];
@@ -61,6 +61,7 @@ export function Messages() {
   const filter = useFilter(by);
   const list = useList(filter);
   const rows = list.value ?? [];
+  const latest = rows.slice(-1000);
   const none = list.fault && rows.length === 0; // the fault is all that there is to say
   return (
     <Page title="Messages" fault={list.fault}
@@ -68,8 +69,8 @@ export function Messages() {
       <ById />
       <form class="row" aria-label="Filters" onSubmit={(event) => (event.preventDefault(), !list.looking && list.again())}>
         <Field label="Id begins with" name="idPrefix" by={by} />
-        <Field label="Label" name="label" placeholder="the whole label" by={by} />
-        <Field label="Channel" name="channel" placeholder="whole: rabbitmq:orders" by={by} />
+        <LabelField by={by} seen={latest.flatMap((m) => m.labels)} />
+        <ChannelField by={by} seen={latest.map((m) => m.channel)} />
         <StatusField status={filter.status} by={by} />
         <TimeField label="Due from" name="from" by={by} />
         <TimeField label="Due before" name="to" by={by} />

@@ -1,7 +1,7 @@
 // Series: the messages that recur, and one of them with what comes of its rule.
 import { useRef, useState } from "preact/hooks";
 import { type Schemas, answer, api } from "../api";
-import { Field, type Query, TimeField, messageLink, seriesLink, useQuery } from "../filter";
+import { ChannelField, Field, LabelField, type Query, TimeField, messageLink, seriesLink, useQuery } from "../filter";
 import { count, distance, inZone, local, zone } from "../format";
 import { Further, usePaged } from "../paged";
 import { Act, Badge, Cut, Facts, Fault, Figure, Outcome, Page, type Said, Time } from "../parts";
@@ -62,13 +62,14 @@ function List({ by }: { by: Query }) {
     [idPrefix, label, channel, tenant.value],
   );
   const filtered = Boolean(idPrefix || label || channel);
+  const rows = list.value ?? [];
   return (
     <Page title="Series" fault={list.fault}
       about="Messages that recur by a rule, in the order of their first occurrences. Fired, failed and skipped count occurrences since the series was created.">
       <form class="row" aria-label="Filter" onSubmit={(event) => event.preventDefault()}>
         <Field label="Id begins with" name="idPrefix" by={by} />
-        <Field label="Label" name="label" by={by} />
-        <Field label="Channel" name="channel" placeholder="rabbitmq:orders" by={by} />
+        <LabelField by={by} seen={rows.flatMap((m) => m.labels ?? [])} />
+        <ChannelField by={by} seen={rows.map((m) => m.channel)} />
       </form>
       {list.value && (
         <Table label="Series" columns={columns} rows={list.value} id={(m) => m.scheduleId} onEnd={list.more}
