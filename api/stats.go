@@ -7,6 +7,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"github.com/postdate/postdate/auth"
 	"github.com/postdate/postdate/internal/stats"
 )
 
@@ -21,6 +22,9 @@ func (s *Server) getStats(ctx *fasthttp.RequestCtx) *Problem {
 		tenant = s.tenantOf(ctx)
 	}
 	figures := s.config.Stats(s.calls.begin(), tenant)
+	if i := identityOf(ctx); i != nil && !i.Allows(auth.Admin) {
+		figures.Sum.Down = nil // why a channel is down is its tenant's own
+	}
 	return finish(ctx, fasthttp.StatusOK, appendStats(begin(ctx), &figures))
 }
 
@@ -37,6 +41,7 @@ func appendStats(b []byte, s *stats.Stats) []byte {
 		b = appendNumber(b, "overdueMs", s.Sum.Overdue.Milliseconds())
 		b = appendNumber(b, "inHand", int64(s.Sum.InHand))
 		b = appendNumber(b, "channelsDown", int64(s.Sum.ChannelsDown))
+		b = appendDown(b, s.Sum.Down)
 	}
 	if s.Pending != nil {
 		b = append(b, `,"pending":{"messages":`...)
@@ -54,6 +59,24 @@ func appendStats(b []byte, s *stats.Stats) []byte {
 		b = appendSlot(b, &s.Sum.Slots[i])
 	}
 	return append(b, `]}`...)
+}
+
+// appendDown appends the channels that are down, if there are any.
+func appendDown(b []byte, down []stats.DownChannel) []byte {
+	for i, d := range down {
+		if i == 0 {
+			b = append(b, `,"down":[`...)
+		} else {
+			b = append(b, ',')
+		}
+		b = appendText(append(b, `{"tenant":`...), d.Tenant)
+		b = appendMember(b, "channel", string(d.Channel))
+		b = append(appendMember(b, "reason", d.Reason), '}')
+	}
+	if len(down) > 0 {
+		b = append(b, ']')
+	}
+	return b
 }
 
 func appendSlot(b []byte, s *stats.Slot) []byte {

@@ -75,7 +75,7 @@ func checkCluster(ctx context.Context, c *client.Client, at time.Time, check fun
 	check("cluster", err == nil && cluster.Node == "a" && cluster.Members[0].State == "alive" && cluster.Buckets[0].LagMs == 12 && cluster.Buckets[0].Claimed.Equal(at), cluster, err)
 	check("members", *cluster.Members[0].ClockOffsetMs == 3 && cluster.Members[0].Lease.LeftMs == 4712, cluster, err)
 	stats, err := c.Stats(ctx)
-	check("stats", err == nil && stats.Missing[0] == "c" && stats.OwnSeries && stats.InHand == 12 && stats.Pending.Bytes == 256_000_000 && stats.Total.Failed == 12 && stats.PerSecond.Cancelled == 0.047, stats, err)
+	check("stats", err == nil && stats.Missing[0] == "c" && stats.OwnSeries && stats.InHand == 12 && stats.Down[0] == client.DownChannel{Tenant: "acme", Channel: "rabbitmq:orders", Reason: "connection refused"} && stats.Pending.Bytes == 256_000_000 && stats.Total.Failed == 12 && stats.PerSecond.Cancelled == 0.047, stats, err)
 	slots := stats.Slots
 	check("slots", len(slots) == 2 && slots[0].Scheduled == 90 && slots[0].LatenessMs.P50 == 2.2 && slots[1].LatenessMs == nil && stats.LastMinute.Seconds == 64, slots, err)
 }

@@ -156,6 +156,8 @@ type Stats struct {
 	OverdueMs    int64 `json:"overdueMs"`    // for how long the earliest due message that is not settled has been due
 	InHand       int   `json:"inHand"`       // messages in the nodes' memory
 	ChannelsDown int   `json:"channelsDown"` // by the node that finds most of them
+	// Down has the first ten of the channels that are down, by tenant and name. Only an administrator gets it.
+	Down []DownChannel `json:"down"`
 
 	Pending *StatsPending `json:"pending"` // of all tenants, or of the one; nil: not known
 
@@ -164,6 +166,13 @@ type Stats struct {
 	PerSecond  Rates     `json:"perSecond"` // what is in LastMinute, for each of its seconds
 	// Slots are the last ten minutes in slots of ten seconds, the oldest first. The last one has not ended yet.
 	Slots []StatsSlot `json:"slots"`
+}
+
+// DownChannel is a channel that takes no messages.
+type DownChannel struct {
+	Tenant  string `json:"tenant"`
+	Channel string `json:"channel"`
+	Reason  string `json:"reason"` // why it is down
 }
 
 // StatsPending is what is stored and still to be delivered, in the whole cluster.

@@ -79,6 +79,9 @@ func (w *watch) report(tenant string) stats.Report {
 	n := w.recorder.Report(tenant)
 	view := w.loop.View()
 	n.Overdue, n.InHand, n.ChannelsDown = view.LongestOverdue(), view.Hand, view.Down
+	if tenant == "" {
+		n.Down = view.FirstDown
+	}
 	return n
 }
 

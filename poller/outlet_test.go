@@ -1,6 +1,7 @@
 package poller
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"testing"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/bucket"
+	"github.com/postdate/postdate/internal/stats"
 	"github.com/postdate/postdate/internal/testrun"
 	"github.com/postdate/postdate/store"
 )
@@ -57,6 +59,21 @@ func (o *outlet) best(now time.Duration) int {
 }
 
 func never() bool { return false }
+
+// A view names the first of the channels that are down, and counts all.
+func TestViewNamesTheFirstThatAreDown(t *testing.T) {
+	s := newMuteShop(t, 1, nil)
+	for i := range 3 * stats.DownMax {
+		name := postdate.Route(fmt.Sprintf("x:%02d", i*7%(3*stats.DownMax)))
+		s.m.outlets[name] = &outlet{name: name, site: &site{down: i != 0, reason: "no such host"}}
+	}
+	v := s.m.View(s.now)
+	first, last := v.FirstDown[0], v.FirstDown[len(v.FirstDown)-1]
+	if v.Down != 3*stats.DownMax-1 || len(v.FirstDown) != stats.DownMax || last.Channel != "x:10" ||
+		first != (stats.DownChannel{Tenant: postdate.DefaultTenant, Channel: "x:01", Reason: "no such host"}) {
+		t.Errorf("%d are down, first %+v", v.Down, v.FirstDown)
+	}
+}
 
 func (s *shop) backlog(n int, routes ...postdate.Route) {
 	for _, r := range routes {

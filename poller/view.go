@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/internal/stats"
 )
 
 // View is a snapshot of what the machine holds, for people.
@@ -14,6 +15,8 @@ type View struct {
 	Hand    int                   // messages in memory
 	Down    int                   // channels that take nothing
 	At      postdate.Now
+
+	FirstDown []stats.DownChannel // the first of those, by name: at most [stats.DownMax]
 }
 
 // LongestOverdue is how long the earliest due message in hand that is not settled has been due.
@@ -40,12 +43,29 @@ func (m *Machine) View(now postdate.Now) View {
 			v.Overdue[b.hold.Bucket] = first
 		}
 	}
+	var first []*outlet
 	for _, o := range m.outlets {
 		if o.site.down {
 			v.Down++
+			first = addFirst(first, o)
 		}
 	}
+	for _, o := range first {
+		tenant, channel := o.name.Split()
+		reason := postdate.Cut(o.site.reason, postdate.LastErrorBytesMax)
+		v.FirstDown = append(v.FirstDown, stats.DownChannel{Tenant: tenant, Channel: channel, Reason: reason})
+	}
 	return v
+}
+
+// addFirst adds o to the first outlets by name, if it is one. Most are not: there may be very many.
+func addFirst(first []*outlet, o *outlet) []*outlet {
+	n := len(first)
+	if n == stats.DownMax && o.name >= first[n-1].name {
+		return first
+	}
+	at, _ := slices.BinarySearchFunc(first, o, func(a, b *outlet) int { return cmp.Compare(a.name, b.name) })
+	return slices.Insert(first, at, o)[:min(n+1, stats.DownMax)]
 }
 
 // firstDue is when the earliest message that is not settled may be due, as far as is known; Far if

@@ -372,7 +372,8 @@ cancelled  0.0         3            988
 
 lateness in the last minute: median 2.1 ms, 99th percentile 9.4 ms
 pending: 1000000 messages, 256000000 bytes
-overdue: for 0 ms; in hand: 12 messages; channels down: 0
+overdue: for 0 ms; in hand: 12 messages; channels down: 1
+  down: rabbitmq:orders of tenant acme: "connection refused"
 no answer from c: what they counted is missing
 `}
 	if r := call([]string{server}, "", "stats"); r != want {

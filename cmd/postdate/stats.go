@@ -69,6 +69,9 @@ func printStats(cmd *cobra.Command, s *client.Stats) error {
 	} else {
 		fmt.Fprintf(out, "overdue: for %d ms; in hand: %d messages; channels down: %d\n",
 			s.OverdueMs, s.InHand, s.ChannelsDown)
+		for _, d := range s.Down {
+			fmt.Fprintf(out, "  down: %s of tenant %s: %q\n", d.Channel, d.Tenant, d.Reason)
+		}
 	}
 	if !s.OwnSeries {
 		fmt.Fprintln(out, "on some node this tenant has no metric series of its own: what that node counted is missing")

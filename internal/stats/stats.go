@@ -15,6 +15,7 @@
 package stats
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -80,6 +81,31 @@ type Report struct {
 	Overdue      time.Duration // how long its earliest unsettled message has been due
 	InHand       int           // messages in its memory
 	ChannelsDown int           // channels that it finds down
+	Down         []DownChannel // the first [DownMax] of them; only in the figures of all tenants
+}
+
+// DownMax is how many channels that are down are named.
+const DownMax = 10
+
+// DownChannel is a channel that takes no messages.
+type DownChannel struct {
+	Tenant  string
+	Channel postdate.Channel
+	Reason  string
+}
+
+func compareDown(a, b DownChannel) int {
+	return cmp.Or(cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Channel, b.Channel))
+}
+
+// mergeDown adds what another node names. Of a channel that both name, the first reason stays.
+func mergeDown(to, more []DownChannel) []DownChannel {
+	for _, d := range more {
+		if at, found := slices.BinarySearchFunc(to, d, compareDown); !found {
+			to = slices.Insert(to, at, d)
+		}
+	}
+	return to[:min(len(to), DownMax)]
 }
 
 // Stats are the figures of a cluster.
@@ -103,20 +129,23 @@ func Merge(at postdate.Time, nodes map[string]Report) Stats {
 	sum := &s.Sum
 	running := slotOf(at)
 	first := running.Add(-(slotsMax - 1) * SlotTime)
-	for _, n := range nodes {
+	for name, n := range nodes {
+		s.Nodes = append(s.Nodes, name)
 		sum.Since = min(sum.Since, n.Since)
 	}
+	slices.Sort(s.Nodes)
 	for from := first; from <= running; from = from.Add(SlotTime) {
 		lasted := min(at, from.Add(SlotTime)).Sub(max(from, sum.Since)) // before that, nothing was counted
 		sum.Slots = append(sum.Slots, Slot{From: from, Lasted: max(lasted, 0)})
 	}
-	for name, n := range nodes {
-		s.Nodes = append(s.Nodes, name)
+	for _, name := range s.Nodes {
+		n := nodes[name]
 		sum.Total.add(n.Total)
 		sum.OwnSeries = sum.OwnSeries && n.OwnSeries
 		sum.Overdue = max(sum.Overdue, n.Overdue)
 		sum.InHand += n.InHand
 		sum.ChannelsDown = max(sum.ChannelsDown, n.ChannelsDown)
+		sum.Down = mergeDown(sum.Down, n.Down)
 		for _, slot := range n.Slots {
 			// the nodes' clocks differ a little: what is ahead belongs to the slot that runs
 			if from := min(slot.From, running); from >= first {
@@ -126,7 +155,6 @@ func Merge(at postdate.Time, nodes map[string]Report) Stats {
 			}
 		}
 	}
-	slices.Sort(s.Nodes)
 	for _, slot := range sum.Slots[len(sum.Slots)-1-lastMinuteSlots:] {
 		if s.LastMinute.From == 0 {
 			s.LastMinute.From = slot.From

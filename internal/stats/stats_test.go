@@ -134,7 +134,15 @@ func TestMerge(t *testing.T) {
 		{after(-10 * time.Second), SlotTime, Figures{Delivered: 4, Lateness: late}},
 		{after(10 * time.Second), 0, Figures{Delivered: 1}}, // its clock is ahead
 	}}
+	one.Down = []DownChannel{{"acme", "rabbitmq:orders", "refused"}}
+	two.Down = []DownChannel{{"acme", "rabbitmq:mails", "gone"}, {"acme", "rabbitmq:orders", "closed"}}
+	for i := range DownMax {
+		two.Down = append(two.Down, DownChannel{Tenant: "beta", Channel: postdate.Channel(fmt.Sprint("inbox:", i))})
+	}
 	s := Merge(after(5*time.Second), map[string]Report{"b": two, "a": one})
+	if down := s.Sum.Down; len(down) != DownMax || down[0] != two.Down[0] || down[1] != one.Down[0] || down[9].Channel != "inbox:7" {
+		t.Errorf("down are %+v", down)
+	}
 	if s.Sum.Total.Delivered != 19 || s.Sum.Overdue != 3*time.Second || s.Sum.InHand != 7 || s.Sum.ChannelsDown != 2 || !s.Sum.OwnSeries ||
 		!reflect.DeepEqual(s.Nodes, []string{"a", "b"}) {
 		t.Errorf("the sums are %+v", s.Sum)

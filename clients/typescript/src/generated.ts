@@ -1396,6 +1396,8 @@ export interface components {
             inHand?: number;
             /** @description Channels that take no messages, by the node that finds most of them. Only in the figures of all tenants. */
             channelsDown?: number;
+            /** @description The first of the channels that are down on some node, by tenant and name. Only in the figures of all tenants, and only with the scope admin. Absent if none is down. */
+            down?: components["schemas"]["DownChannel"][];
             /** @description Of all tenants, or of the one tenant whose figures these are. Absent if it is not known: the tenant has no metric series of its own. */
             pending?: components["schemas"]["Pending"];
             /** @description Since each node started. */
@@ -1406,6 +1408,12 @@ export interface components {
             perSecond: components["schemas"]["Rates"];
             /** @description The last ten minutes in slots of ten seconds, the oldest first. The last slot has not ended yet. */
             slots: components["schemas"]["StatsSlot"][];
+        };
+        DownChannel: {
+            tenant: string;
+            channel: string;
+            /** @description Why it is down, in the words of its broker or of the node. */
+            reason: string;
         };
         /** @description Messages that were scheduled (a series once, and each occurrence that is triggered), delivered (each occurrence of a series), ended as DELIVERY_FAILED, and cancelled. Repeated requests count once. */
         Figures: {
@@ -3387,7 +3395,14 @@ export interface operations {
                      *       "ownSeries": true,
                      *       "overdueMs": 0,
                      *       "inHand": 12,
-                     *       "channelsDown": 0,
+                     *       "channelsDown": 1,
+                     *       "down": [
+                     *         {
+                     *           "tenant": "acme",
+                     *           "channel": "rabbitmq:orders",
+                     *           "reason": "connection refused"
+                     *         }
+                     *       ],
                      *       "pending": {
                      *         "messages": 1000000,
                      *         "bytes": 256000000

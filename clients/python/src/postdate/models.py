@@ -666,6 +666,15 @@ class Lease(Model):
     """
 
 
+class DownChannel(Model):
+    tenant: str
+    channel: str
+    reason: str
+    """
+    Why it is down, in the words of its broker or of the node.
+    """
+
+
 class Figures(Model):
     """
     Messages that were scheduled (a series once, and each occurrence that is triggered), delivered (each occurrence of a series), ended as DELIVERY_FAILED, and cancelled. Repeated requests count once.
@@ -1168,6 +1177,10 @@ class Stats(Model):
     """
     Channels that take no messages, by the node that finds most of them. Only in the figures of all tenants.
     """
+    down: list[DownChannel] | None = None
+    """
+    The first of the channels that are down on some node, by tenant and name. Only in the figures of all tenants, and only with the scope admin. Absent if none is down.
+    """
     pending: Pending | None = None
     """
     Of all tenants, or of the one tenant whose figures these are. Absent if it is not known: the tenant has no metric series of its own.
@@ -1346,6 +1359,7 @@ __all__ = [
     "ChannelSettings",
     "Cluster",
     "Document",
+    "DownChannel",
     "FailureGroup",
     "Failures",
     "Figures",
