@@ -31,13 +31,13 @@ export function Missing(props: { nodes: string[]; means: string }) {
   return props.nodes.length > 0 ? <p role="alert" class="fault">No answer from {props.nodes.join(", ")}: {props.means}.</p> : null;
 }
 
-/** Figure is a number that says what it counts. */
-export function Figure(props: { name: string; value: string; about: string; alarm?: boolean }) {
+/** Figure is a number that says what it counts. to: the page that says more. */
+export function Figure(props: { name: string; value: string; about: string; alarm?: boolean; to?: string }) {
   const about = useId();
   return (
     <div class={props.alarm ? "figure alarm" : "figure"}>
       <dt>{props.name}</dt>
-      <dd aria-describedby={about}>{props.value}</dd>
+      <dd aria-describedby={about}>{props.to ? <a href={props.to}>{props.value}</a> : props.value}</dd>
       <dd class="about" id={about}>{props.about}</dd>
     </div>
   );

@@ -25,16 +25,31 @@ test("Now shows what the API says, live", async ({ node, page }) => {
   await expect(page.getByRole("heading", { level: 1 })).toContainText("Failed");
 });
 
-test("Now says whose figures it shows", async ({ guarded, page }) => {
-  const { key } = await guarded.call("POST", "/v1/keys", { tenant: "acme", scopes: ["ops:r"] }, adminKey);
+test("Now says whose figures it shows", async ({ start, page }) => {
+  const node = await start("--admin-key", adminKey, "--rabbitmq", "amqp://127.0.0.1:1/");
+  const { key } = await node.call("POST", "/v1/keys", { tenant: "acme", scopes: ["ops:r"] }, adminKey);
   const logIn = async (secret: string) => {
     await page.getByLabel("API key").fill(secret);
     await page.getByRole("button", { name: "Log in" }).click();
   };
   const whose = page.locator("header.title p");
-  await page.goto(`${guarded.url}/console`);
+  await page.goto(`${node.url}/console`);
   await logIn(adminKey);
   await expect(whose).toContainText("in the whole cluster (other pages show the messages of one tenant, now default)");
+
+  // A channel of another tenant is down: its link leads to it.
+  await expect(figureValue(page, "Channels down")).toHaveText("0");
+  const beta = await node.call("POST", "/v1/keys", { tenant: "beta", scopes: ["sched:w"] }, adminKey);
+  await node.call("POST", "/v1/messages", { channel: "rabbitmq:orders", delay: "0s", payload: 1 }, beta.key);
+  await expect(page.getByRole("listitem").filter({ hasText: "rabbitmq:orders" })).toContainText("of tenant beta");
+  await expect(figureValue(page, "Channels down")).toHaveText("1");
+  await accessible(page);
+  await fits(page);
+  await page.getByRole("link", { name: "rabbitmq:orders" }).click();
+  await expect(page.getByText("You act for tenant beta")).toBeVisible();
+  await expect(page.getByRole("dialog")).toContainText("rabbitmq:orders");
+  await page.getByRole("button", { name: "Close" }).click();
+  await page.getByRole("button", { name: "Back to my own" }).click();
 
   // One page after the other: a key that is not for the page where the operator was leads to its first one.
   await page.getByRole("link", { name: "Tenants and keys" }).click();

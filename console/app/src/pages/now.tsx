@@ -2,10 +2,11 @@
 import { useMemo } from "preact/hooks";
 import { type Schemas, answer, api } from "../api";
 import { Chart } from "../chart";
-import { bytes, count, ms, rate } from "../format";
+import { link } from "../filter";
+import { bytes, count, ms, rate, visible } from "../format";
 import { Figure, Missing, Page } from "../parts";
 import { useLive } from "../poll";
-import { caller, isAdmin, may, tenant } from "../session";
+import { actFor, caller, isAdmin, may, tenant } from "../session";
 
 export function Now() {
   const { value: stats, fault } = useLive((signal) => answer(api.GET("/v1/stats", { signal })), 2000, [tenant.value]);
@@ -56,10 +57,32 @@ function Figures({ stats }: { stats: Schemas["Stats"] }) {
         {stats.inHand !== undefined && <Figure name="In hand" value={count(stats.inHand)} about="Messages in the memory of nodes: due soon, or at a broker" />}
         {pending && <Figure name="Pending" value={count(pending.messages)} about={`Messages that are stored and not yet settled, with ${bytes(pending.bytes)} of payload`} />}
         {stats.channelsDown !== undefined && (
-          <Figure name="Channels down" value={count(stats.channelsDown)} alarm={stats.channelsDown > 0} about="Channels whose broker does not take messages at present" />
+          <Figure name="Channels down" value={count(stats.channelsDown)} alarm={stats.channelsDown > 0} to="/console/channels"
+            about={`Channels whose broker does not take messages at present${isAdmin.value ? "" : ", of all tenants: an administrator sees which"}`} />
         )}
       </dl>
+      {stats.down && <Down stats={stats} down={stats.down} />}
     </>
+  );
+}
+
+/** Down names channels that are down. Each leads to its page, for which an administrator acts for its tenant. */
+function Down({ stats, down }: { stats: Schemas["Stats"]; down: Schemas["DownChannel"][] }) {
+  const own = caller.value!.tenant;
+  const more = Math.max(0, stats.channelsDown! - down.length);
+  return (
+    <section class="card down">
+      <h2>Channels that are down</h2>
+      <ul>
+        {down.map(({ tenant, channel, reason }) => (
+          <li key={`${tenant} ${channel}`}>
+            <a href={link("channels", { channel })} onClick={() => actFor(tenant === own ? "" : tenant)}>{visible(channel)}</a>
+            {" "}<small>of tenant {tenant}</small> {visible(reason)}
+          </li>
+        ))}
+      </ul>
+      {more > 0 && <small>And {count(more)} more.</small>}
+    </section>
   );
 }
 
