@@ -19,6 +19,10 @@ interface Props {
   series: Series[];
   /** write writes a value, also on the left axis. */
   write(value: number): string;
+  /** unit is what values count, or are measured in. It stands over the left axis. */
+  unit: string;
+  /** steps are distances of lines across that are round; without them, those of uPlot. */
+  steps?: number[];
   /** bars: stacked ones of counts, the first series at the bottom. */
   bars?: Bars;
 }
@@ -55,8 +59,28 @@ const ticks: uPlot.Axis.Values = [
   [second, "{HH}:{mm}:{ss}", null, null, "\n{D} {MMM}", null, null, null, 1],
 ];
 
+const round = (from: number, to: number) =>
+  Array.from({ length: to - from }, (_, power) => [1, 2, 5].map((n) => n * 10 ** (from + power))).flat();
+
 // Counts have no ticks between two whole numbers.
-const wholes = Array.from({ length: 15 }, (_, power) => [1, 2, 5].map((n) => n * 10 ** power)).flat();
+const wholes = round(0, 15);
+
+/** durations are round numbers of milliseconds, and then of seconds, minutes, hours and days. */
+export const durations = [
+  ...round(-3, 3),
+  ...[1, 2, 5, 10, 20, 30].map((n) => n * 1000),
+  ...[1, 2, 5, 10, 20, 30].map((n) => n * 60_000),
+  ...[1, 2, 4, 6, 12].map((n) => n * 3_600_000),
+  ...round(0, 5).map((n) => n * 86_400_000),
+];
+
+// Over the plot are the unit and, under it, the word now.
+const headPixels = 32;
+const lineHeightPixels = 16;
+
+// A bar is at least so high, if it is not 0: it would not be seen beside a peak.
+const leastBarPixels = 2;
+const axisPixels = 50;
 
 // A shorter selection is a click that slipped, which a finger does sooner.
 const leastPixels = { mouse: 5, finger: 24 };
@@ -77,23 +101,23 @@ function options(latest: { current: Props }, width: number, read: (i: number | n
   return {
     width,
     height: chartPixels,
-    padding: [16, 28, 0, 0],
+    padding: [headPixels, 28, 0, 0],
     legend: { show: false },
     cursor: { y: false, drag: { x: bars !== undefined, y: false, setScale: false }, points: { show: !bars } },
     scales: {
       x: bars ? { range: () => [latest.current.times[0]! / 1000, latest.current.bars!.end / 1000] } : {},
-      y: { range: (_, __, max) => [0, max > 0 ? max * 1.08 : 1] },
+      y: { range: (_, __, max) => [0, top(max)] },
     },
     axes: [
       { ...axis, values: ticks, space: 80 },
-      { ...axis, size: axisWidth, incrs: bars && wholes, values: (_, ticks) => ticks.map(write) },
+      { ...axis, size: axisWidth, incrs: bars ? wholes : latest.current.steps, values: (_, ticks) => ticks.map(write) },
     ],
     series: [{}, ...latest.current.series.map((s, i) => drawn(paint(`--line-${numberOf(s, i)}`), s.name, bars !== undefined))
       [bars ? "reverse" : "slice"]()],
     hooks: {
       setCursor: [(plot) => read(indexAt(plot, bars !== undefined))],
       setSelect: [(plot) => selected(plot, latest.current.bars, leastPixels.mouse)],
-      draw: [(plot) => markNow(plot, latest.current, paint("--pico-color"))],
+      draw: [(plot) => writeUnit(plot, latest.current.unit, paint("--muted")), (plot) => markNow(plot, latest.current, paint("--pico-color"))],
     },
   };
 }
@@ -102,6 +126,18 @@ function drawn(colour: string, label: string, bars: boolean): uPlot.Series {
   const points = { show: false };
   if (!bars) return { label, points, stroke: colour, width: 2 };
   return { label, points, fill: colour, width: 0, paths: uPlot.paths.bars!({ size: [1, Infinity], gap: 1, align: 1 }) };
+}
+
+/** top is where the axis of values ends. */
+const top = (max: number) => (max > 0 ? max * 1.08 : 1);
+
+function writeUnit({ ctx, bbox }: uPlot, unit: string, ink: string) {
+  ctx.save();
+  ctx.fillStyle = ink;
+  ctx.textAlign = "left";
+  ctx.textBaseline = "bottom";
+  ctx.fillText(unit, 0, bbox.top - lineHeightPixels * devicePixelRatio);
+  ctx.restore();
 }
 
 /** indexAt is which point, or bar, is at the cursor. */
@@ -162,8 +198,15 @@ function stacked(series: Series[]): (number | null)[][] {
   return sums;
 }
 
+/** seen draws out bars that are not 0 so that they can be seen. The first series has the whole bars. */
+function seen(bars: (number | null)[][]): (number | null)[][] {
+  const whole = (bars[0] ?? []).map((n) => n ?? 0);
+  const least = (leastBarPixels * top(Math.max(...whole))) / (chartPixels - headPixels - axisPixels);
+  return bars.map((parts) => parts.map((n, at) => n && n * Math.max(1, least / whole[at]!)));
+}
+
 function data(props: Props): uPlot.AlignedData {
-  const values = props.bars ? stacked([...props.series].reverse()) : props.series.map((s) => s.values);
+  const values = props.bars ? seen(stacked([...props.series].reverse())) : props.series.map((s) => s.values);
   return [props.times.map((t) => t / 1000), ...values] as uPlot.AlignedData;
 }
 

@@ -54,16 +54,16 @@ function range(page: Page): [number, number] {
   return [Date.parse(searchParams.get("from")!), Date.parse(searchParams.get("to")!)];
 }
 
-/** painted is the colour of the chart in the middle of a slot of n, a bit above the axis. */
-function painted(page: Page, slot: number, n: number) {
-  return chart(page).evaluate((box, [slot, n]) => {
+/** painted is the colour of the chart in the middle of a slot of n, some pixels above the axis. */
+function painted(page: Page, slot: number, n: number, above = 3) {
+  return chart(page).evaluate((box, [slot, n, above]) => {
     const canvas = box.querySelector("canvas")!;
     const over = box.querySelector<HTMLElement>(".u-over")!;
     const x = over.offsetLeft + ((slot! + 0.5) / n!) * over.clientWidth;
-    const y = over.offsetTop + over.clientHeight - 3;
+    const y = over.offsetTop + over.clientHeight - above!;
     const [r, g, b, a] = canvas.getContext("2d")!.getImageData(x * devicePixelRatio, y * devicePixelRatio, 1, 1).data;
     return a === 0 ? "" : `rgb(${r}, ${g}, ${b})`;
-  }, [slot, n]);
+  }, [slot, n, above]);
 }
 
 /** place is where a part of the chart is on the screen. */
@@ -93,6 +93,8 @@ test("Coming shows what is due when, and zooms by mouse, finger and keyboard", a
   expect(orders).not.toEqual(mails);
   await expect.poll(() => painted(page, 5, 60)).toBe(orders);
   expect(await painted(page, 6, 60)).toBe("");
+  expect(await painted(page, 20, 60, 2)).toBe(mails); // 9 beside 1,236
+  expect(await painted(page, 6, 60, 2)).toBe("");
 
   // The bars' values, by keyboard.
   await chart(page).focus();

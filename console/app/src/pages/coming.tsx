@@ -268,7 +268,7 @@ function Bars({ shown, channel, given, zoom }: BarsProps) {
   return (
     <div class="card">
       <Chart label={`Messages due in slots of ${length(shown.step)}. ${peakInWords(shown, channel)} The arrow keys lead from slot to slot, and Enter zooms into one.`}
-        times={times} series={series} write={count}
+        times={times} series={series} write={count} unit={`messages in ${length(shown.step)}`}
         bars={{
           end: shown.to,
           now: shown.now,

@@ -1,7 +1,7 @@
 // Now: what the cluster does, live.
 import { useMemo } from "preact/hooks";
 import { type Schemas, answer, api } from "../api";
-import { Chart } from "../chart";
+import { Chart, durations } from "../chart";
 import { link } from "../filter";
 import { bytes, count, ms, rate, visible } from "../format";
 import { Figure, Missing, Page } from "../parts";
@@ -108,11 +108,11 @@ function Lines({ stats }: { stats: Schemas["Stats"] }) {
     <div class="charts">
       <section>
         <h2>Messages per second</h2>
-        <Chart label="Messages per second in the last ten minutes; the figures above say the latest" times={times} series={rates} write={rate} />
+        <Chart label="Messages per second in the last ten minutes; the figures above say the latest" times={times} series={rates} write={rate} unit="messages/s" />
       </section>
       <section>
         <h2>Lateness</h2>
-        <Chart label="Lateness in the last ten minutes; the figures above say the latest" times={times} series={lateness} write={ms} />
+        <Chart label="Lateness in the last ten minutes; the figures above say the latest" times={times} series={lateness} write={ms} unit="after the due time" steps={durations} />
       </section>
     </div>
   );
