@@ -1,7 +1,7 @@
 // The frame of the console: login, navigation, and which page is where.
 import { effect, signal } from "@preact/signals";
 import { Component, type ComponentChildren, type ComponentType } from "preact";
-import { useEffect } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import { LocationProvider, Route, Router, useLocation } from "preact-iso";
 import { lost } from "./api";
 import { Login, login } from "./login";
@@ -54,21 +54,26 @@ export function App() {
 function Frame() {
   const { path, url } = useLocation();
   const allowed = places.filter((p) => may(p.scope));
+  const [open, setOpen] = useState(false); // on a phone
+  useEffect(() => setOpen(false), [url]);
   return (
     <div class="frame">
       <a class="skip" href="#page">Skip to the page</a>
-      <header class="bar">
+      <header class={open ? "bar open" : "bar"}>
         <a class="brand" href="/console">Postdate</a>
-        <nav aria-label="Pages">
-          <ul>
-            {allowed.filter((p) => !p.inside).map((p) => (
-              <li key={p.path}>
-                <a href={p.path} aria-current={path.startsWith(p.path) ? "page" : undefined}>{p.name}</a>
-              </li>
-            ))}
-          </ul>
-        </nav>
-        <Identity />
+        <button class="small secondary menu" aria-expanded={open} aria-controls="menu" onClick={() => setOpen(!open)}>Menu</button>
+        <div id="menu">
+          <nav aria-label="Pages">
+            <ul>
+              {allowed.filter((p) => !p.inside).map((p) => (
+                <li key={p.path}>
+                  <a href={p.path} aria-current={path.startsWith(p.path) ? "page" : undefined}>{p.name}</a>
+                </li>
+              ))}
+            </ul>
+          </nav>
+          <Identity />
+        </div>
       </header>
       <main id="page" tabIndex={-1}>
         {lost.value && <p role="alert" class="fault">{lost.value} The page shows what was true before, and tries again.</p>}

@@ -73,7 +73,7 @@ interface SeenProps {
 /** LabelField is a field for a whole label. It offers those that were seen. */
 export function LabelField({ by, seen }: SeenProps) {
   const labels = useSeen(seen);
-  return <Field label="Label" name="label" placeholder="exact, as customer:42" by={by} offers={[...labels].sort()} />;
+  return <Field label="Label" name="label" placeholder="the exact label" by={by} offers={[...labels].sort()} />;
 }
 
 /** ChannelField is a field for a whole channel. It offers those that were seen, and those in hand if the caller may see them. */
@@ -85,7 +85,7 @@ export function ChannelField({ by, seen }: SeenProps) {
     return (await answer(api.GET("/v1/channels", { params: { query: { limit: offersMax } }, signal }))).channels;
   }, 0, [used, tenant.value]).value ?? [];
   const offers = new Set([...channels, ...inHand.map((c) => c.channel)]);
-  return <Field label="Channel" name="channel" placeholder="exact, as rabbitmq:orders" by={by} offers={[...offers].sort()} onFocus={() => use(true)} />;
+  return <Field label="Channel" name="channel" placeholder="the exact channel" by={by} offers={[...offers].sort()} onFocus={() => use(true)} />;
 }
 
 /** TimeField is a field for a time, in the browser's time zone; the address has it as the API writes it. */

@@ -63,7 +63,7 @@ const shades: Record<string, string> = {
 export function Cut({ text }: { text: string | undefined }) {
   if (!text) return <>–</>;
   const shown = visible(text);
-  return <span title={shown}>{shown}</span>;
+  return <span class="cut" title={shown}>{shown}</span>;
 }
 
 /** Facts is a list of facts by their names. Those whose value is undefined or false are left out. */

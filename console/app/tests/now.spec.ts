@@ -13,6 +13,21 @@ test("Now shows what the API says, live", async ({ node, page }) => {
   await accessible(page);
   await fits(page);
 
+  // On a phone, a menu leads to the pages.
+  await page.setViewportSize({ width: 375, height: 740 });
+  const menu = page.getByRole("button", { name: "Menu" });
+  const coming = page.getByRole("link", { name: "Coming" });
+  await expect(menu).toHaveAttribute("aria-expanded", "false");
+  await expect(coming).toBeHidden();
+  await menu.click();
+  await coming.click();
+  await expect(page.getByRole("heading", { level: 1 })).toHaveText("Coming");
+  await expect(coming).toBeHidden();
+  await page.setViewportSize({ width: 1280, height: 800 });
+  await expect(menu).toBeHidden();
+  await page.getByRole("link", { name: "Now" }).click();
+  await expect(figure(page, "Delivered")).toBeVisible();
+
   // What a page cannot draw leaves the others.
   await page.route("**/v1/stats", (route) => route.fulfill({ json: {} }));
   await expect(page.getByRole("heading", { level: 1 })).toHaveText("This page could not be drawn");

@@ -34,7 +34,7 @@ const columns: Column<Channel>[] = [
   { name: "Parked", value: (c) => (c.parked ? "yes" : "–") },
   { name: "Limits", value: (c) => c.maxPerSecond, cell: (c) => limitsOf(c) },
   { name: "Failure channel", value: (c) => c.failureChannel ?? "", cell: (c) => <Cut text={c.failureChannel} /> },
-  { name: "Last error", value: (c) => c.lastError ?? "", cell: (c) => (c.lastErrorAt ? <><small><Time at={c.lastErrorAt} /></small> <Cut text={c.lastError} /></> : <>–</>) },
+  { name: "Last error", value: (c) => c.lastError ?? "", cell: (c) => (c.lastErrorAt ? <div class="dated"><small><Time at={c.lastErrorAt} /></small> <Cut text={c.lastError} /></div> : <>–</>) },
 ];
 
 function limitsOf({ maxPerSecond, maxInFlight }: Pick<Channel, "maxPerSecond" | "maxInFlight">): string {

@@ -33,11 +33,11 @@ const rowOf = (m: Schemas["Message"]): Row => ({
 });
 
 const columns: Column<Row>[] = [
-  { name: "Id", value: (m) => m.id, cell: (m) => <a href={messageLink(m.id)} title={m.id}>{m.id}</a> },
+  { name: "Id", value: (m) => m.id, cell: (m) => <a href={messageLink(m.id)}><Cut text={m.id} /></a> },
   { name: "Channel", value: (m) => m.channel, cell: (m) => <Cut text={m.channel} /> },
   { name: "Status", value: (m) => m.status, cell: (m) => <><Badge state={m.status} />{m.recurs && <small> series</small>}</> },
   { name: "Due", value: (m) => m.due, cell: (m) => <Time at={m.due} far /> },
-  { name: "Labels", value: (m) => m.labels.join(", "), cell: (m) => <div class="clip"><Cut text={m.labels.join(", ")} /></div> },
+  { name: "Labels", value: (m) => m.labels.join(", "), cell: (m) => <Cut text={m.labels.join(", ")} /> },
   { name: "Attempts", value: (m) => m.attempts, cell: (m) => count(m.attempts), number: true },
   { name: "Last error", value: (m) => m.lastError, cell: (m) => <Cut text={m.lastError} /> },
 ];

@@ -32,10 +32,10 @@ const columns: Column<Recurring>[] = [
   {
     name: "Series",
     value: (m) => m.scheduleId,
-    cell: (m) => <a href={seriesLink(m.scheduleId)} title={m.scheduleId}>{m.scheduleId}</a>,
+    cell: (m) => <a href={seriesLink(m.scheduleId)}><Cut text={m.scheduleId} /></a>,
   },
   { name: "State", value: state, cell: (m) => <Badge state={state(m)} /> },
-  { name: "Rule", value: (m) => brief(m.recurrence), cell: (m) => <code title={brief(m.recurrence)}>{brief(m.recurrence)}</code> },
+  { name: "Rule", value: (m) => brief(m.recurrence), cell: (m) => <code class="cut" title={brief(m.recurrence)}>{brief(m.recurrence)}</code> },
   { name: "Next", value: (m) => m.series.next ?? "", cell: (m) => (m.series.next ? <Time at={m.series.next} /> : "–") },
   { name: "Last outcome", value: (m) => m.series.last ?? "", cell: (m) => <Last outcome={m.series.history.at(-1)} /> },
   { name: "Fired", value: (m) => m.series.fired, cell: (m) => count(m.series.fired), number: true },
