@@ -49,10 +49,15 @@ func (s *Server) getConsolePage(ctx *fasthttp.RequestCtx) *Problem {
 	return s.sendConsole(ctx, console.Page())
 }
 
-// getConsoleSlash sends a browser that asks for /console/ to /console.
-func (s *Server) getConsoleSlash(ctx *fasthttp.RequestCtx) *Problem {
+// leadsToConsole reports whether a browser that asks for this is sent to the console.
+func (s *Server) leadsToConsole(ctx *fasthttp.RequestCtx) bool {
+	path := string(ctx.Path())
+	return s.config.Console != nil && (ctx.IsGet() || ctx.IsHead()) && (path == "/" || path == consolePath+"/")
+}
+
+func (s *Server) redirectToConsole(ctx *fasthttp.RequestCtx) *Problem {
 	ctx.Response.Header.Set(fasthttp.HeaderLocation, consolePath)
-	ctx.SetStatusCode(fasthttp.StatusPermanentRedirect)
+	ctx.SetStatusCode(fasthttp.StatusSeeOther) // no browser keeps it: the node may come without a console
 	return nil
 }
 

@@ -32,7 +32,7 @@ func TestConsoleConfig(t *testing.T) {
 // Browsers get the page and its files without a key, and a policy that binds them to this node and the issuer.
 func TestConsoleFiles(t *testing.T) {
 	r := newRig(t, withKeys, withConsole(&Login{Issuer: "https://login.example/a", TokenURL: func() string { return "" }}))
-	for _, path := range []string{"/console", "/console/", "/console/now"} {
+	for _, path := range []string{"/", "/console", "/console/", "/console/now"} {
 		a := r.send("GET", path, "")
 		policy := a.header.Get("Content-Security-Policy")
 		if a.status != 200 || !strings.Contains(a.body, "<title>Postdate</title>") ||
@@ -43,7 +43,10 @@ func TestConsoleFiles(t *testing.T) {
 	}
 	r.send("GET", "/console/assets/index-old.js", "").problem(404, NoSuchPath)
 	r.send("POST", "/console", "", bearer(adminKey)).problem(405, MethodNotAllowed)
-	newRig(t).send("GET", "/console/", "").problem(404, NoSuchPath)
+	r.send("POST", "/", "", bearer(adminKey)).problem(404, NoSuchPath)
+	for _, path := range []string{"/", "/console/"} {
+		newRig(t).send("GET", path, "").problem(404, NoSuchPath)
+	}
 }
 
 // Links to the console may be in any page, also to that of a node that asks nobody who they are. Nothing else may be.
@@ -51,7 +54,7 @@ func TestLinksToTheConsole(t *testing.T) {
 	r := newRig(t, withConsole(nil), func(c *Config) { c.Loopback = true })
 	link := []string{"Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: navigate"}
 	for path, want := range map[string]int{
-		"/console": 200, "/console/message?id=a": 200, "/v1/messages": 403, "/console/../v1/messages": 403,
+		"/": 200, "/console": 200, "/console/message?id=a": 200, "/v1/messages": 403, "/console/../v1/messages": 403,
 		"/console/config.json": 403, "/console/assets/index.js": 403,
 		"/console/%2e%2e/v1/messages": 403, "/consoles": 403,
 	} {

@@ -153,11 +153,10 @@ func (s *Server) router() *router.Router {
 		return &Problem{Type: NoSuchPath, Detail: "there is nothing at " + clip(string(ctx.Path())) +
 			": the calls are described at /openapi.json"}
 	})
-	slash := s.measured(consolePath, public, (*Server).getConsoleSlash)
+	redirect := s.measured(consolePath, public, (*Server).redirectToConsole)
 	r.NotFound = func(ctx *fasthttp.RequestCtx) {
-		// Beside a route for /console the router takes none for /console/.
-		if string(ctx.Path()) == consolePath+"/" && s.config.Console != nil {
-			slash(ctx)
+		if s.leadsToConsole(ctx) { // beside a route for /console the router takes none for /console/
+			redirect(ctx)
 			return
 		}
 		nothing(ctx)
