@@ -11,10 +11,19 @@ export type Problem = Schemas["Problem"];
 /** lost says that the last call got no answer; "": it got one. The frame shows it. */
 export const lost = signal("");
 
-/** Refusal is an answer that says no: it did what its Problem says, and nothing else. */
+// What pages call the API's parameters and members, where that is another word.
+const labels: Record<string, string> = {
+  from: "Due from", to: "Due before", idPrefix: "Id begins with", executionTime: "Due",
+  requestsPerSecond: "Requests per second", messagesPerSecond: "Messages per second", pendingMax: "Pending messages",
+  bytesMax: "Pending bytes", channelsMax: "Channels", maxPerSecond: "Messages per second", maxInFlight: "Messages in flight",
+  expires: "Expires after", channels: "Channels that it may use",
+};
+
+/** Refusal is an answer that says no: it did what its Problem says, and nothing else. It names the page's field at fault. */
 export class Refusal extends Error {
   constructor(readonly problem: Problem) {
-    super(problem.detail);
+    const label = labels[problem.parameter ?? problem.pointer?.split("/")[1] ?? ""];
+    super(label ? `${label}: ${problem.detail}` : problem.detail);
   }
 }
 

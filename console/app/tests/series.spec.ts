@@ -116,7 +116,9 @@ test("a series is paused, resumed, triggered and cancelled", async ({ node, page
   const [outcome] = (await read()).series.history;
   expect(outcome.status).toBe("PENDING");
   const outcomes = page.getByRole("region", { name: "Last outcomes" });
-  await expect(outcomes.getByRole("link")).toHaveAttribute("href", `/console/message?id=${encodeURIComponent(`${id}/${outcome.executionTime}`)}`);
+  const own = `/console/message?id=${encodeURIComponent(`${id}/${outcome.executionTime}`)}`;
+  await expect(outcomes.getByRole("link")).toHaveAttribute("href", own);
+  await expect(page.getByRole("link", { name: "The occurrence that was triggered" })).toHaveAttribute("href", own);
   await node.call("PATCH", "/v1/channels", { channel: "inbox:reports", paused: false });
   await expect(outcomes).toContainText("DELIVERED");
   expect((await node.call("GET", "/v1/inbox/reports")).messages).toHaveLength(1);

@@ -167,6 +167,7 @@ function Actions({ m, again }: { m: Recurring; again(): void }) {
   const id = m.scheduleId;
   const path = { path: { id } };
   const [said, tell] = useState<Said>(); // a button goes when its call is done
+  const [begun, setBegun] = useState(""); // the id of the occurrence that was triggered last
   const stands = state(m);
   const goesOn = stands === "running" || stands === "paused";
   const pause = async (paused: boolean) => {
@@ -182,6 +183,7 @@ function Actions({ m, again }: { m: Recurring; again(): void }) {
   const trigger = async () => {
     const { scheduleId } = await answer(api.POST("/v1/messages/{id}/trigger", { params: path }));
     again();
+    setBegun(scheduleId);
     return `An occurrence was begun, as message ${scheduleId}.`;
   };
   const cancel = async () => {
@@ -214,6 +216,7 @@ function Actions({ m, again }: { m: Recurring; again(): void }) {
         )}
       </div>
       <Outcome said={said} />
+      {begun && <a href={messageLink(begun)}>The occurrence that was triggered</a>}
     </div>
   );
 }
