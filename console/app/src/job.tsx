@@ -7,8 +7,8 @@ import { useLive } from "./poll";
 
 type Job = Schemas["Job"];
 
-const names = { cancel: "Cancel", redrive: "Redrive", purge: "Delete" };
-const did = { cancel: "cancelled", redrive: "redriven", purge: "deleted" };
+const names = { cancel: "Cancel", redrive: "Redrive", purge: "Purge" };
+const did = { cancel: "cancelled", redrive: "redriven", purge: "purged" };
 
 interface Props {
   id: string;

@@ -24,7 +24,7 @@ async function failed(node: Node, n: number, key?: string): Promise<string[]> {
 const channelOf = (page: Page, path: string) => page.locator(".failed", { has: page.getByRole("heading", { name: path }) });
 const progress = (page: Page) => page.getByRole("region", { name: "Progress" });
 
-test("a group is redriven, or deleted, and only that", async ({ start, receiver, page }) => {
+test("a group is redriven, or purged, and only that", async ({ start, receiver, page }) => {
   const node = await start(...flags);
   await fail(node, receiver);
   await page.goto(`${node.url}/console/failed`);
@@ -62,10 +62,10 @@ test("a group is redriven, or deleted, and only that", async ({ start, receiver,
   await progress(page).getByRole("button", { name: "Close" }).click();
   await expect(page).not.toHaveURL(/job=/);
 
-  await gone.getByRole("button", { name: "Delete this group" }).click();
-  await expect(page.getByRole("dialog")).toContainText("What fails with the same error before the job begins is deleted, too.");
-  await page.getByRole("dialog", { name: `Delete 2 messages of ${receiver.url("/gone")}?` }).getByRole("button", { name: "Delete this group" }).click();
-  await expect(progress(page)).toContainText("The job is done: 2 deleted, 0 could not be deleted.");
+  await gone.getByRole("button", { name: "Purge this group" }).click();
+  await expect(page.getByRole("dialog")).toContainText("What fails with the same error before the job begins is purged, too.");
+  await page.getByRole("dialog", { name: `Purge 2 messages of ${receiver.url("/gone")}?` }).getByRole("button", { name: "Purge this group" }).click();
+  await expect(progress(page)).toContainText("The job is done: 2 purged, 0 could not be purged.");
   await expect(gone).toHaveCount(0);
   expect(await failed(node, 3)).toEqual(["r1-0", "r1-1", "r2-0"]);
   const ids = (await node.call("GET", "/v1/messages?idPrefix=r3")).messages;
@@ -110,7 +110,7 @@ test("a job's progress is seen while it runs, also after a reload; filters are i
   await expect.poll(() => receiver.got.toSorted()).toEqual(["r3-0", "r3-1"]);
 });
 
-test("what failed without a reason is redriven or deleted with its whole channel", async ({ node, page }) => {
+test("what failed without a reason is redriven or purged with its whole channel", async ({ node, page }) => {
   const group = { channel: "inbox:a", lastError: "", count: 2, exact: true, lastFailedAt: soon(-9), example: "m" };
   await page.route("**/v1/failures*", (route) => route.fulfill({ json: { groups: [group], exact: true } }));
   let sent: any;
@@ -121,10 +121,10 @@ test("what failed without a reason is redriven or deleted with its whole channel
   await page.goto(`${node.url}/console/failed`);
   const channel = channelOf(page, "inbox:a");
   await expect(channel).toContainText("No reason was given.");
-  await expect(channel.getByRole("button")).toHaveText(["Redrive all of this channel", "Delete all of this channel"]);
-  await channel.getByRole("button", { name: "Delete all" }).click();
-  await expect(page.getByRole("dialog")).toContainText("What fails in this channel before the job begins is deleted, too.");
-  await page.getByRole("dialog").getByRole("button", { name: "Delete all" }).click();
+  await expect(channel.getByRole("button")).toHaveText(["Redrive all of this channel", "Purge all of this channel"]);
+  await channel.getByRole("button", { name: "Purge all" }).click();
+  await expect(page.getByRole("dialog")).toContainText("What fails in this channel before the job begins is purged, too.");
+  await page.getByRole("dialog").getByRole("button", { name: "Purge all" }).click();
   await expect(progress(page)).toContainText("The job is done");
   expect(sent).toEqual({ filter: { channel: "inbox:a" } });
 });
@@ -135,5 +135,5 @@ test("a reader sees what failed, and no button that writes", async ({ start, rec
   await page.goto(`${node.url}/console/failed`);
   await logIn(page, await reader(node));
   await expect(channelOf(page, "/orders")).toContainText("6 messages for 3 reasons");
-  await expect(page.getByRole("button", { name: /Redrive|Delete/ })).toHaveCount(0);
+  await expect(page.getByRole("button", { name: /Redrive|Purge/ })).toHaveCount(0);
 });

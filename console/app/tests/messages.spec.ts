@@ -80,7 +80,7 @@ test("Messages are found by their id and by each filter, and the address says wh
   await page.getByRole("button", { name: "Search" }).click();
   await expect(ids(page)).toHaveText(["order-2"]);
   await page.goto(`${node.url}/console/messages?from=yesterday`);
-  await expect(page.getByRole("alert")).toContainText("RFC 3339");
+  await expect(page.getByRole("alert")).toContainText(/^Due from: .*RFC 3339/);
   await page.goto(`${node.url}/console/messages?channel=orders`);
   await expect(page.getByRole("alert")).toContainText("orders");
   await expect(page.getByText("so far")).toHaveCount(0);
@@ -230,7 +230,7 @@ test("Actions do what they say", async ({ start, page }) => {
   await expect(page.getByText(/Last error|waiting for/)).toHaveCount(0);
   await expect(page.getByRole("link", { name: "inbox:p" })).toHaveAttribute("href", "/console/channels?channel=inbox%3Ap");
 
-  // What failed can be tried again or deleted. Nobody listens on port 1.
+  // What failed can be tried again or purged. Nobody listens on port 1.
   await node.call("POST", "/v1/messages", { scheduleId: "c", channel: "http://127.0.0.1:1/", delay: "0s", payload: 1, retry: { maxParked: "100ms" }, failureChannel: "inbox:f" });
   const failed = await node.until(path("c"), (m) => m.status === "DELIVERY_FAILED");
   await open(page, node, "c");
@@ -238,8 +238,8 @@ test("Actions do what they say", async ({ start, page }) => {
   await act(page, "Redrive the message");
   await expect(said(page)).toHaveText("It is pending again, and due now.");
   await node.until(path("c"), (m) => m.status === "DELIVERY_FAILED" && m.version !== failed.version);
-  await act(page, "Delete the message");
-  await expect(said(page)).toHaveText("It is deleted, and its id is free.");
+  await act(page, "Purge the message");
+  await expect(said(page)).toHaveText("It is purged: deleted for good, and its id is free.");
   await expect(page.getByRole("alert")).toHaveText(await refusal(node, "GET", "c"));
   await expect(page.getByRole("button", { name: /the message$/ })).toHaveCount(0);
 
@@ -295,7 +295,7 @@ test("A question stays what it was when it came up, and nothing is done to what 
   await ask("Cancel the message", fail);
   await expect(page.getByText("DELIVERY_FAILED")).toBeVisible();
   await expect(dialog).toHaveCount(0);
-  for (const name of ["Redrive the message", "Delete the message"]) {
+  for (const name of ["Redrive the message", "Purge the message"]) {
     const { version: failed } = await fail();
     await act(page, name);
     await expect(said(page)).toHaveText("It was changed meanwhile: look again.");

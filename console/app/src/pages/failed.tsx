@@ -1,4 +1,4 @@
-// Failed: what could not be delivered, by channel and reason, to be tried again or deleted.
+// Failed: what could not be delivered, by channel and reason, to be tried again or purged.
 import { useMemo } from "preact/hooks";
 import { type Schemas, answer, api } from "../api";
 import { ChannelField, type Query, TimeField, messageLink, useQuery } from "../filter";
@@ -76,7 +76,7 @@ function Channel({ groups, exact, by }: { groups: [Group, ...Group[]]; exact: bo
           <Start kind="redrive" n={all} exact={exact} filter={{ channel }} by={by}>Redrive all of this channel</Start>
         )}
         {unreasoned && may("sched:w") && (
-          <Start kind="purge" n={all} exact={exact} filter={{ channel }} by={by}>Delete all of this channel</Start>
+          <Start kind="purge" n={all} exact={exact} filter={{ channel }} by={by}>Purge all of this channel</Start>
         )}
       </header>
       <ul>
@@ -101,7 +101,7 @@ function Reason({ group, by }: { group: Group; by: Query }) {
       {lastError && may("sched:w") && (
         <div class="row">
           <Start kind="redrive" n={group.count} exact={group.exact} filter={filter} by={by}>Redrive this group</Start>
-          <Start kind="purge" n={group.count} exact={group.exact} filter={filter} by={by}>Delete this group</Start>
+          <Start kind="purge" n={group.count} exact={group.exact} filter={filter} by={by}>Purge this group</Start>
         </div>
       )}
     </li>
@@ -114,8 +114,8 @@ const starts = {
     about: "Each is due now and has as many attempts as at first. One that may have arrived before it failed can arrive a second time. What fails after this begins is left out.",
   },
   purge: {
-    question: "Delete",
-    about: "They are gone for good: nobody can try them again, and their ids are free.",
+    question: "Purge",
+    about: "They are deleted for good: nobody can try them again, and their ids are free.",
   },
 };
 
@@ -138,7 +138,7 @@ function Start({ kind, n, exact, filter, by, children }: StartProps) {
     by.set({ job: jobId, of: String(n) });
     return "";
   };
-  const further = kind === "purge" && ` What fails ${filter.lastError ? "with the same error" : "in this channel"} before the job begins is deleted, too.`;
+  const further = kind === "purge" && ` What fails ${filter.lastError ? "with the same error" : "in this channel"} before the job begins is purged, too.`;
   return (
     <Act run={run} danger={kind === "purge"} confirm={`${starts[kind].question} ${amount(n, exact)} of ${filter.channel}?`} fields={<p>{starts[kind].about}{further}</p>}>
       {children}

@@ -107,7 +107,7 @@ function Actions({ message, again, tell }: ActionsProps) {
   const redrive = () =>
     asShown(async () => only(await answer(api.POST("/v1/messages/redrive", { body: { scheduleIds } }))), "It is pending again, and due now.");
   const purge = () =>
-    asShown(async () => only(await answer(api.POST("/v1/messages/purge", { body: { scheduleIds } }))), "It is deleted, and its id is free.");
+    asShown(async () => only(await answer(api.POST("/v1/messages/purge", { body: { scheduleIds } }))), "It is purged: deleted for good, and its id is free.");
 
   if (status === "PENDING" && !message.series) {
     return (
@@ -135,9 +135,9 @@ function Actions({ message, again, tell }: ActionsProps) {
           fields={<Which message={message}>It has as many attempts as at first. If it may have arrived before it failed, it can arrive a second time.</Which>}>
           Redrive the message
         </Act>
-        <Act key="purge" tell={tell} danger confirm="Delete the message, with its payload?" run={purge}
+        <Act key="purge" tell={tell} danger confirm="Purge the message: delete it for good, with its payload?" run={purge}
           fields={<Which message={message}>It is gone for good: nobody can try it again, and its id is free.</Which>}>
-          Delete the message
+          Purge the message
         </Act>
       </>
     );
