@@ -327,7 +327,7 @@ func TestCluster(t *testing.T) {
 n1    127.0.0.1:7946  alive (answered)  1        -3 ms        4712 of 5000 ms
 n2    127.0.0.1:7947  lost              0        -            -
 
-BUCKET  OWNER     TOKEN  SETTLED UP TO             CLAIMED UP TO             LAG
+BUCKET  OWNER     TOKEN  SETTLED UP TO             CLAIMED UP TO             LAG MS
 0       n1        3      2027-01-31T09:30:00.000Z  2027-01-31T09:30:01.000Z  1200
 1       (nobody)  0      1970-01-01T00:00:00.000Z  1970-01-01T00:00:00.000Z  0
 `}

@@ -52,7 +52,7 @@ func printCluster(cmd *cobra.Command, c *client.Cluster) error {
 		}
 		fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%s\t%s\n", m.Node, m.Address, m.State+self, owned[m.Node], ahead, left)
 	}
-	fmt.Fprintln(table, "\nBUCKET\tOWNER\tTOKEN\tSETTLED UP TO\tCLAIMED UP TO\tLAG")
+	fmt.Fprintln(table, "\nBUCKET\tOWNER\tTOKEN\tSETTLED UP TO\tCLAIMED UP TO\tLAG MS")
 	for _, b := range c.Buckets {
 		owner := b.Owner
 		if owner == "" {
