@@ -18,6 +18,15 @@ export interface Paged<T> extends Live<T[]> {
   more(): void;
 }
 
+interface Options<T> {
+  id(row: T): string;
+  everyMs: number;
+  /** on is what the list depends on: it begins anew when that changes. */
+  on: unknown[];
+  /** all: it reads to the end by itself. */
+  all?: boolean;
+}
+
 interface Page<T> {
   rows: T[];
   next?: string;
@@ -29,16 +38,13 @@ interface Page<T> {
 const emptyMax = 5;
 
 /**
- * usePaged reads pages of a list, one request at a time. It goes on by itself until it has all or, else, a page with a
- * row, as a page may be empty though more follow. Then it reads the pages that it has again and again, one every so
- * many milliseconds; 0: they stay as they are.
+ * usePaged reads pages of a list, one request at a time. It goes on by itself until it has a page with a row, as a page
+ * may be empty though more follow. Then it reads the pages that it has again and again, one every so many milliseconds;
+ * 0: they stay as they are.
  */
 export function usePaged<T>(
   read: (cursor: string | undefined, signal: AbortSignal) => Promise<Page<T>>,
-  id: (row: T) => string,
-  everyMs: number,
-  on: unknown[],
-  all = false,
+  { id, everyMs, on, all }: Options<T>,
 ): Paged<T> {
   const kept = useMemo(() => ({ pages: [] as Page<T>[], rows: new Map<string, T>(), turn: 0, empty: 0, looking: true }), on);
   /** readNext reads the page whose turn it is, and says which is next. */

@@ -19,10 +19,7 @@ function useChannels() {
       const { channels, missing, nextCursor } = await answer(api.GET("/v1/channels", { params: { query: { cursor } }, signal }));
       return { rows: channels, missing, next: nextCursor };
     },
-    (c) => c.channel,
-    2000,
-    [tenant.value],
-    true,
+    { id: (c) => c.channel, everyMs: 2000, on: [tenant.value], all: true },
   );
 }
 

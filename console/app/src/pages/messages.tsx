@@ -145,9 +145,7 @@ function useList(filter: Filter) {
       const { messages, nextCursor, searchedUntil } = await answer(api.GET("/v1/messages", { params: { query }, signal }));
       return { rows: messages.map(rowOf), next: nextCursor, searchedUntil };
     },
-    (m) => m.id,
-    0,
-    [...Object.values(filter), tenant.value, round],
+    { id: (m) => m.id, everyMs: 0, on: [...Object.values(filter), tenant.value, round] },
   );
   return { ...list, again: () => again(0) };
 }

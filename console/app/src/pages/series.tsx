@@ -57,9 +57,7 @@ function List({ by }: { by: Query }) {
       const page = await answer(api.GET("/v1/messages", { params: { query }, signal }));
       return { rows: page.messages as Recurring[], next: page.nextCursor, searchedUntil: page.searchedUntil };
     },
-    (m) => m.scheduleId,
-    3000,
-    [idPrefix, label, channel, tenant.value],
+    { id: (m) => m.scheduleId, everyMs: 3000, on: [idPrefix, label, channel, tenant.value] },
   );
   const filtered = Boolean(idPrefix || label || channel);
   const rows = list.value ?? [];
