@@ -29,7 +29,6 @@ interface Props<T> {
 }
 
 const rowPixels = 41;
-const leastRem = 7; // on average, a column is at least so wide: the table scrolls sideways on a phone
 const features = tableFeatures({ rowSortingFeature, sortedRowModel: createSortedRowModel() });
 
 // What is not sorted needs no rows of the library: it would make one for each message of a long list.
@@ -70,7 +69,7 @@ export function Table<T extends object>(props: Props<T>) {
   if (rows.length === 0) return <p class="empty">{props.empty}</p>;
   return (
     <div class="scroller" ref={scroller} tabIndex={0} role="region" aria-label={props.label}>
-      <table aria-rowcount={sorted.length + 1} style={{ minWidth: `${columns.length * leastRem}rem` }}>
+      <table aria-rowcount={sorted.length + 1}>
         <thead>
           <tr>
             {table.getHeaderGroups()[0]!.headers.map((header, i) => {

@@ -94,6 +94,15 @@ test("Messages are found by their id and by each filter, and the address says wh
   await expect(page).toHaveURL(/message\?id=order-1$/);
   await page.getByRole("link", { name: "customer:1" }).click();
   await expect(ids(page)).toHaveText(["order-0", "order-1"]);
+
+  // Long texts are cut, so that all columns are in sight. On a phone enough of them is left, and the table scrolls.
+  const long = { scheduleId: "x".repeat(128), channel: `inbox:${"y".repeat(100)}`, labels: ["z".repeat(128)] };
+  await node.call("POST", "/v1/messages", { ...long, delay: "9h", payload: 1 });
+  await page.goto(`${node.url}/console/messages`);
+  await expect(ids(page).last()).toHaveText(long.scheduleId);
+  expect(await table(page).evaluate((region) => region.scrollWidth - region.clientWidth)).toBe(0);
+  await page.setViewportSize({ width: 375, height: 740 });
+  expect((await ids(page).last().boundingBox())!.width).toBeGreaterThan(100);
 });
 
 test("100,000 messages are listed page by page, and a long search asks before it goes on", async ({ plain: node, page }) => {
