@@ -39,7 +39,7 @@ func (m *Message) Failed(f Failure) Message {
 	next.ScheduleID += failureMark + strconv.FormatUint(f.Version, 10)
 	next.Channel, next.FailureChannel = f.To, ""
 	next.ExecutionTime, next.CreatedAt, next.ExpiresAt = f.At, f.At, 0
-	next.Recurrence, next.First, next.Retry, next.Original = nil, 0, RetryPolicy{}, Original{}
+	next.Recurrence, next.First, next.Retry, next.Original, next.Moved = nil, 0, RetryPolicy{}, Original{}, Move{}
 	next.Headers = slices.DeleteFunc(slices.Clone(m.Headers), func(h Header) bool {
 		return h.Secret() || isFailureHeader(h.Name) // the latter are what somebody sent back to us
 	})

@@ -12,7 +12,7 @@ func TestFailed(t *testing.T) {
 	m := postdate.Message{
 		Key: postdate.Key{Bucket: 3, Tenant: "acme", ScheduleID: "a"}, Channel: "https://host/hook?token=1", ExecutionTime: 5, CreatedAt: 4,
 		ExpiresAt: 99, Payload: []byte("p"), ContentType: "text/plain", PartitionKey: "k", Priority: postdate.PriorityHigh,
-		Labels: []string{"l"}, FailureChannel: "inbox:failed", Retry: postdate.RetryPolicy{MaxAttempts: 3},
+		Moved: postdate.Move{At: 1, From: 2}, Labels: []string{"l"}, FailureChannel: "inbox:failed", Retry: postdate.RetryPolicy{MaxAttempts: 3},
 		Headers: []postdate.Header{{"Authorization", "s"}, {"cookie", "s"}, {"own", "v"}, {"Postdate-Failed-Id", "forged"}},
 	}
 	before := slices.Clone(m.Headers)
@@ -29,7 +29,7 @@ func TestFailed(t *testing.T) {
 		t.Error("the headers of the failed message were changed")
 	}
 	if got.ScheduleID != "a!7" || got.Bucket != 3 || got.Channel != "inbox:failed" || got.FailureChannel != "" || got.ExecutionTime != 50 ||
-		got.CreatedAt != 50 || got.ExpiresAt != 0 || got.Retry != (postdate.RetryPolicy{}) {
+		got.CreatedAt != 50 || got.ExpiresAt != 0 || got.Retry != (postdate.RetryPolicy{}) || got.Moved != (postdate.Move{}) {
 		t.Errorf("it is %+v", got)
 	}
 	if string(got.Payload) != "p" || got.PartitionKey != "k" || got.Priority != postdate.PriorityHigh || !slices.Equal(got.Labels, m.Labels) {

@@ -88,6 +88,7 @@ type Message struct {
 	Retry         RetryPolicy
 	Digest        Digest   // of the request: tells a repeated request from a different one
 	Original      Original // zero: the message is as it was made
+	Moved         Move     // the latest one; zero: it was never moved
 	// MayRepeat: the message may have been scheduled twice, under two ids. Each of its
 	// deliveries is marked as a possible duplicate.
 	MayRepeat bool
@@ -135,6 +136,24 @@ func (m *Message) Origin() Original {
 		return Original{m.Digest, m.First}
 	}
 	return Original{m.Digest, m.ExecutionTime}
+}
+
+// Move is a client's change of the execution time of a message that does not recur.
+type Move struct {
+	At   Time // when the client made it
+	From Time // the execution time before it
+}
+
+// MovedBy is the Move of a message that takes m's place at a given time. The rule of a series says when that is due,
+// so a series is never moved.
+func (m *Message) MovedBy(next *Message, at Time) Move {
+	switch {
+	case m.Recurrence != nil || next.Recurrence != nil:
+		return Move{}
+	case next.ExecutionTime != m.ExecutionTime:
+		return Move{At: at, From: m.ExecutionTime}
+	}
+	return m.Moved
 }
 
 // Repeats says whether a request with the digest d made the message, or made it what it is, and for when.

@@ -272,3 +272,26 @@ func TestPriorityTellsRequestsApart(t *testing.T) {
 		t.Errorf("requests of three priorities have %d digests", len(seen))
 	}
 }
+
+// A move is a change of the time. What has none stays as it was moved, and a series is never moved.
+func TestMovedBy(t *testing.T) {
+	once, earlier := postdate.Message{ExecutionTime: 5}, postdate.Move{At: 1, From: 4}
+	moved, later, series := once, once, once
+	moved.Moved, later.ExecutionTime, series.Recurrence = earlier, 9, &postdate.Recurrence{}
+	for _, test := range []struct {
+		m, next postdate.Message
+		want    postdate.Move
+	}{
+		{once, once, postdate.Move{}},
+		{moved, once, earlier},
+		{once, later, postdate.Move{At: 7, From: 5}},
+		{moved, later, postdate.Move{At: 7, From: 5}},
+		{later, moved, postdate.Move{At: 7, From: 9}},
+		{series, later, postdate.Move{}},
+		{moved, series, postdate.Move{}},
+	} {
+		if got := test.m.MovedBy(&test.next, 7); got != test.want {
+			t.Errorf("of %d and %v by %d: %v, want %v", test.m.ExecutionTime, test.m.Moved, test.next.ExecutionTime, got, test.want)
+		}
+	}
+}

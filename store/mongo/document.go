@@ -71,6 +71,10 @@ type document struct {
 	Labels         []string `bson:"labels,omitempty"`
 	Tracestate     string   `bson:"tracestate,omitempty"`
 	FailureChannel string   `bson:"failureChannel,omitempty"`
+
+	// Likewise; then it reads as never moved.
+	MovedAt   postdate.Time `bson:"movedAt,omitempty"`
+	MovedFrom postdate.Time `bson:"movedFrom,omitempty"`
 }
 
 // attempt is a postdate.Attempt.
@@ -125,6 +129,7 @@ func documentOf(m *postdate.Message, st *postdate.State) *document {
 		MaxParked: int64(m.Retry.MaxParked), MayRepeat: m.MayRepeat, Digest: m.Digest[:],
 		Recurrence: (*recurrence)(m.Recurrence), First: m.First,
 		Labels: m.Labels, FailureChannel: string(m.FailureChannel),
+		MovedAt: m.Moved.At, MovedFrom: m.Moved.From,
 	}
 	if st.Status == postdate.Pending {
 		d.Due = &d.AttemptTime
@@ -192,6 +197,7 @@ func (d *document) record() postdate.Record {
 		PartitionKey: d.PartitionKey, Traceparent: d.Traceparent, Tracestate: d.Tracestate, MayRepeat: d.MayRepeat,
 		Recurrence: (*postdate.Recurrence)(d.Recurrence), First: d.First,
 		Labels: d.Labels, FailureChannel: postdate.Channel(d.FailureChannel),
+		Moved: postdate.Move{At: d.MovedAt, From: d.MovedFrom},
 		Retry: postdate.RetryPolicy{
 			MaxAttempts: d.MaxAttempts, MinBackoff: time.Duration(d.MinBackoff),
 			MaxBackoff: time.Duration(d.MaxBackoff), MaxParked: time.Duration(d.MaxParked),

@@ -25,6 +25,9 @@ const layoutLean = 2
 // for its tenant.
 const layoutSized = 3
 
+// layoutMoved is the layout of a message that was moved. Others have layout 1.
+const layoutMoved = 2
+
 // unsized is the payload's size in a state that does not tell it.
 const unsized = -1
 
@@ -202,7 +205,11 @@ func appendMessage(b []byte, m *postdate.Message) []byte {
 	if m.Tracestate != "" {
 		form |= formState
 	}
-	b = append(b, layout, form)
+	if m.Moved != (postdate.Move{}) {
+		b = appendTimes(append(b, layoutMoved, form), m.Moved.At, m.Moved.From)
+	} else {
+		b = append(b, layout, form)
+	}
 	b = appendTimes(b, m.ExpiresAt, m.CreatedAt)
 	b = appendText(b, string(m.Channel))
 	b = appendText(b, m.ContentType)
@@ -236,8 +243,11 @@ func appendMessage(b []byte, m *postdate.Message) []byte {
 func readMessage(v []byte, key postdate.Key, execution postdate.Time) (m postdate.Message, err error) {
 	r := reader{rest: v}
 	m.Key, m.ExecutionTime = key, execution
-	r.layout()
-	form := r.byte()
+	written, form := r.byte(), r.byte()
+	r.failed = r.failed || written != layout && written != layoutMoved
+	if written == layoutMoved {
+		m.Moved.At, m.Moved.From = r.time(), r.time()
+	}
 	m.Encoding, m.MayRepeat = postdate.Encoding(form&formEncoding), form&formMayRepeat != 0
 	m.Priority = postdate.Priority(form >> formPriority & 3)
 	m.ExpiresAt, m.CreatedAt = r.time(), r.time()
@@ -368,17 +378,6 @@ func readOldPartition(v []byte, number int) (p bucket.Partition, err error) {
 
 func appendPosition(b []byte, p bucket.Position) []byte {
 	return appendText(appendText(appendTimes(b, p.Time), p.Tenant), p.ScheduleID)
-}
-
-func appendLease(b []byte, l bucket.Lease) []byte {
-	return binary.AppendUvarint(binary.AppendUvarint(b, l.Renewals), uint64(l.Lasts))
-}
-
-// readLease also reads what earlier versions wrote: the renewals alone.
-func readLease(v []byte, id string) bucket.Lease {
-	renewals, n := binary.Uvarint(v)
-	lasts, _ := binary.Uvarint(v[max(n, 0):])
-	return bucket.Lease{ID: id, Renewals: renewals, Lasts: time.Duration(lasts)}
 }
 
 func appendText(b []byte, s string) []byte {

@@ -106,6 +106,9 @@ func readsSmall(t *testing.T, v []byte) {
 func addForms(f *testing.F, m *postdate.Message, s *state) {
 	f.Add(appendJob(nil, &store.Job{Kind: store.JobCancel, Version: s.Version, After: &store.ListPosition{ExecutionTime: m.ExecutionTime}}))
 	f.Add(appendMessage(nil, m))
+	moved := *m
+	moved.Moved = postdate.Move{At: 5, From: 6}
+	f.Add(appendMessage(nil, &moved))
 	for _, form := range []byte{layout, layoutLean, layoutSized} {
 		f.Add(appendState(nil, s, form))
 	}
@@ -242,4 +245,23 @@ func TestTracestate(t *testing.T) {
 	}
 	again, err := readMessage(with, m.Key, 7)
 	same(t, m, again, err)
+}
+
+// A move comes back, and a message that was never moved is written as earlier versions wrote it. They cannot read the
+// other: they know of no layout but the first.
+func TestMoved(t *testing.T) {
+	m := postdate.Message{Key: postdate.Key{Bucket: 3, Tenant: "t", ScheduleID: "id"}, ExecutionTime: 7, Channel: "a:b", Payload: []byte("hello")}
+	never := appendMessage(nil, &m)
+	m.Moved = postdate.Move{At: 5, From: 6}
+	moved := appendMessage(nil, &m)
+	want := append([]byte{layoutMoved, never[1], 5, 6}, never[2:]...)
+	if never[0] != layout || !bytes.Equal(moved, want) {
+		t.Errorf("%q, and moved %q, want %q", never, moved, want)
+	}
+	again, err := readMessage(moved, m.Key, 7)
+	same(t, m, again, err)
+	moved[0] = layoutMoved + 1
+	if m, err := readMessage(moved, m.Key, 7); err == nil {
+		t.Errorf("an unknown layout is read as %+v", m)
+	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/postdate/postdate/bucket"
 )
 
-// The layouts of stores. Layout 3 has states of layoutLean.
+// The layouts of stores. Layout 3 has states of layoutLean, and layout 13 messages of layoutMoved.
 const (
 	// layoutOrdered lists inboxes in order, and keeps one floor of numbers for all empty ones.
 	layoutOrdered = 2
@@ -23,7 +23,7 @@ const (
 	// layoutListed lists by entries of their own what recurs, and what failed.
 	layoutListed = 12
 	// layoutNow is what this version writes. Earlier ones refuse it: they do not know all that is in its values.
-	layoutNow = layoutListed
+	layoutNow = 13
 )
 
 // convert makes a store of an earlier layout one of the present layout, in one write.

@@ -177,3 +177,25 @@ func TestConvertWithAFailedRead(t *testing.T) {
 		s.Close()
 	}
 }
+
+// A store of the version before is opened as it is, and refused by that version from then on.
+func TestOpenAStoreWithoutMoves(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "store")
+	s, err := Open(openConfig(dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := openMessage(0)
+	if err := s.Insert(t.Context(), []postdate.Message{m})[0].Err; err != nil {
+		t.Fatal(err)
+	}
+	s.Close()
+	opensFormer(t, dir, layoutListed)
+	if s, err = Open(openConfig(dir)); err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if got, err := s.Get(t.Context(), m.Key); err != nil || got.Moved != (postdate.Move{}) || string(got.Payload) != string(m.Payload) {
+		t.Errorf("%+v, %v", got, err)
+	}
+}

@@ -2,7 +2,9 @@ package pebble
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
+	"time"
 
 	lsm "github.com/cockroachdb/pebble/v2"
 
@@ -159,4 +161,15 @@ func (s *Store) among(buckets []int) []bool {
 		all[b] = true
 	}
 	return all
+}
+
+func appendLease(b []byte, l bucket.Lease) []byte {
+	return binary.AppendUvarint(binary.AppendUvarint(b, l.Renewals), uint64(l.Lasts))
+}
+
+// readLease also reads what earlier versions wrote: the renewals alone.
+func readLease(v []byte, id string) bucket.Lease {
+	renewals, n := binary.Uvarint(v)
+	lasts, _ := binary.Uvarint(v[max(n, 0):])
+	return bucket.Lease{ID: id, Renewals: renewals, Lasts: time.Duration(lasts)}
 }

@@ -27,6 +27,8 @@ type (
 	insertAnswersAnew    struct{ *Mem }
 	insertKnowsLast      struct{ *Mem }
 	replaceDropsOriginal struct{ *Mem }
+	replaceDropsMove     struct{ *Mem }
+	settleDropsMove      struct{ *Mem }
 	listMissesTies       struct{ *Mem }
 	expireTakesPending   struct{ *Mem }
 	expireIgnoresBuckets struct{ *Mem }
@@ -193,6 +195,23 @@ func (s insertKnowsLast) Insert(ctx context.Context, messages []postdate.Message
 func (s replaceDropsOriginal) Replace(ctx context.Context, m, was postdate.Record) (postdate.Record, error) {
 	m.Original = postdate.Original{}
 	return s.Mem.Replace(ctx, m, was)
+}
+
+func (s replaceDropsMove) Replace(ctx context.Context, m, was postdate.Record) (postdate.Record, error) {
+	m.Moved = postdate.Move{}
+	return s.Mem.Replace(ctx, m, was)
+}
+
+func (s settleDropsMove) Settle(ctx context.Context, settlements []store.Settlement) error {
+	err := s.Mem.Settle(ctx, settlements)
+	for i := range settlements {
+		if r := s.Rows[settlements[i].Key]; r != nil && r.Moved != (postdate.Move{}) {
+			next := r.Record
+			next.Moved = postdate.Move{}
+			s.Put("settle", r, next, nil)
+		}
+	}
+	return err
 }
 
 func (s listMissesTies) List(ctx context.Context, q store.ListQuery) (store.ListPage, error) {

@@ -32,6 +32,7 @@ func replacing() []check {
 		{"a message moves in the due order", replaceMoves},
 		{"a message may be put to a time that is claimed already, and is found", replaceBehind},
 		{"a parked message waits for its new time and no more for its channel", replaceParked},
+		{"a move is kept until the next one, whatever becomes of the message", replaceKeepsMove},
 		{"versions grow by one", replaceGrows},
 		{"of many that replace one version exactly one does", replaceRace},
 	}
@@ -95,6 +96,40 @@ func replaceMoves(x *trial) {
 		x.Fatalf("List: %v", err)
 	}
 	x.wantIDs("a list", idsOf(page.Records), c, b, a)
+}
+
+func replaceKeepsMove(x *trial) {
+	m := x.add(t0 + 100)
+	moved := changed(m)
+	moved.ExecutionTime, moved.Moved = t0, postdate.Move{At: t0 - 7, From: m.ExecutionTime}
+	x.replace(moved)
+	token := x.own(home)
+	x.wantDue(everything(home, token, t0), moved)
+	for _, how := range []store.Settling{store.SettleRetry, store.SettlePark, store.SettleFailed} {
+		s := x.settlement(moved, token, how)
+		s.Version = x.get(m.Key).Version
+		x.settle(s)
+		x.wantMove(m.Key, moved.Moved)
+	}
+	if r := x.store.Redrive(x.ctx, store.AnyVersion([]postdate.Key{m.Key}), t0+200)[0]; r.Err != nil {
+		x.Fatalf("Redrive: %v", r.Err)
+	}
+	x.wantMove(m.Key, moved.Moved)
+	again := changed(moved)
+	again.ExecutionTime, again.Moved = t0+300, postdate.Move{At: t0 + 250, From: t0}
+	x.replace(again)
+	if r := x.cancel(again, t0+260); r.Err != nil {
+		x.Fatalf("Cancel: %v", r.Err)
+	}
+	x.wantMove(m.Key, again.Moved)
+}
+
+// wantMove expects a message to have been moved so, and to have what it had else.
+func (x *trial) wantMove(key postdate.Key, want postdate.Move) {
+	x.Helper()
+	if got := x.get(key).Moved; got != want {
+		x.broken("after a settlement, a redrive or a cancel the message was moved by %v, want %v", got, want)
+	}
 }
 
 func replaceBehind(x *trial) {

@@ -83,6 +83,7 @@ func (x *trial) largest() postdate.Message {
 		Retry: postdate.RetryPolicy{MaxAttempts: postdate.RetryAttemptMax, MinBackoff: postdate.RetryBackoffMax,
 			MaxBackoff: postdate.RetryBackoffMax, MaxParked: postdate.RetryParkedMax},
 		FailureChannel: postdate.Channel("kafka:" + name(postdate.ChannelBytesMax-6)),
+		Moved:          postdate.Move{At: postdate.LatestTime, From: postdate.LatestTime},
 	}
 	for range postdate.LabelsMax {
 		m.Labels = append(m.Labels, name(postdate.LabelBytesMax-1)+string(rune('a'+len(m.Labels))))
@@ -155,6 +156,9 @@ func (x *trial) random(r *rand.Rand) postdate.Message {
 	if r.IntN(3) == 0 {
 		copy(m.Original.Digest[:], randomBytes(r, len(m.Digest)))
 		m.Original.ExecutionTime = t0 + postdate.Time(r.IntN(1000))
+	}
+	if r.IntN(3) == 0 {
+		m.Moved = postdate.Move{At: t0 + postdate.Time(r.IntN(1000)), From: t0 + postdate.Time(r.IntN(1000))}
 	}
 	return m
 }

@@ -109,6 +109,8 @@ var plantedBugs = []plantedBug{
 	{"replace", func(m *Mem) store.Store { return replaceIgnoresState{m} }},
 	{"replace", func(m *Mem) store.Store { return replaceIgnoresOthers{m} }},
 	{"replace", func(m *Mem) store.Store { return replaceKeepsAttempts{m} }},
+	{"replace", func(m *Mem) store.Store { return replaceDropsMove{m} }},
+	{"replace", func(m *Mem) store.Store { return settleDropsMove{m} }},
 	{"insert", func(m *Mem) store.Store { return insertOverwrites{m} }},
 	{"insert", func(m *Mem) store.Store { return insertAnswersAnew{m} }},
 	{"insert", func(m *Mem) store.Store { return insertKnowsLast{m} }},
