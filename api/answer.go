@@ -85,6 +85,10 @@ func appendRecord(b []byte, r *postdate.Record) []byte {
 	}
 	b = appendMember(b, "priority", r.Priority.String())
 	b = appendTime(b, "executionTime", shownTime(&r.Message))
+	if r.Moved != (postdate.Move{}) {
+		b = appendTime(b, "movedAt", r.Moved.At)
+		b = appendTime(b, "movedFrom", r.Moved.From)
+	}
 	if r.ExpiresAt != 0 {
 		b = appendTime(b, "expiresAt", r.ExpiresAt)
 	}

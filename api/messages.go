@@ -213,13 +213,13 @@ func (s *Server) putOnce(ctx *fasthttp.RequestCtx, storeCtx context.Context,
 	if err := recurrence.Begin(&m, from); err != nil {
 		return scheduled{}, 0, fieldProblem("/recurrence", err)
 	}
-	answer, err := s.replace(storeCtx, postdate.NewRecord(m, r.Version+1), r)
+	answer, err := s.replace(storeCtx, postdate.NewRecord(m, r.Version+1), r, from)
 	return answer, fasthttp.StatusOK, err
 }
 
-// replace replaces old by next, and tells the bucket's owner.
-func (s *Server) replace(ctx context.Context, next, old postdate.Record) (scheduled, error) {
-	next.Original = old.Origin()
+// replace replaces old by next, as was asked for at a given time, and tells the bucket's owner.
+func (s *Server) replace(ctx context.Context, next, old postdate.Record, at postdate.Time) (scheduled, error) {
+	next.Original, next.Moved = old.Origin(), old.MovedBy(&next.Message, at)
 	present, err := s.config.Messages.Replace(ctx, next, old)
 	if postdate.KindOf(err) == postdate.KindTooLate {
 		return scheduled{}, tooLate(next.ScheduleID, present.State)

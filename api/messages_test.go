@@ -254,6 +254,55 @@ func TestPatch(t *testing.T) {
 	r.send("PATCH", "/v1/messages/a", `{"delay":"1s"}`).problem(409, TooLate, `"messageStatus":"CANCELLED"`)
 }
 
+// A move shows when a client made it, and what the time was before. What leaves the time leaves the move, too.
+func TestMoves(t *testing.T) {
+	r := newRig(t)
+	shows := func(want string) {
+		t.Helper()
+		list := r.send("GET", "/v1/messages?limit=1", "").body
+		if got := r.send("GET", "/v1/messages/a", "").body; !strings.Contains(got, want) || !strings.Contains(list, want) ||
+			strings.Contains(got+list, "moved") != strings.Contains(want, "moved") {
+			t.Errorf("%s\nis not shown in\n%s\n%s", want, got, list)
+		}
+	}
+	moved := func(at, from string) string {
+		return `"movedAt":"2027-01-30T` + at + `:00.000Z","movedFrom":"2027-01-` + from + `:00:00.000Z","createdAt"`
+	}
+	put := func(at string) {
+		t.Helper()
+		r.send("PUT", "/v1/messages/a", `{"channel":"inbox:test","executionTime":"`+at+`","payload":"put at `+r.now.String()+`"}`).is(200)
+	}
+	r.send("POST", "/v1/messages", `{"scheduleId":"a","channel":"inbox:test","executionTime":"2027-01-31T09:00:00Z","payload":1}`).is(201)
+	r.pass(time.Minute)
+	r.send("PATCH", "/v1/messages/a", `{"payload":2}`).is(200)
+	r.send("PATCH", "/v1/messages/a", `{"executionTime":"2027-01-31T09:00:00Z"}`).is(200)
+	put("2027-01-31T09:00:00Z")
+	shows(`"createdAt":"2027-01-30T12:00:00.000Z"`)
+	r.send("PATCH", "/v1/messages/a", `{"executionTime":"2027-01-31T10:00:00Z","payload":3}`).is(200)
+	shows(moved("12:01", "31T09"))
+	r.pass(time.Minute)
+	r.send("PATCH", "/v1/messages/a", `{"channel":"inbox:b"}`).is(200)
+	put("2027-01-31T10:00:00Z")
+	shows(moved("12:01", "31T09"))
+	put("2027-01-31T11:00:00Z")
+	shows(moved("12:02", "31T10"))
+	r.pass(time.Minute)
+	r.send("PATCH", "/v1/messages/a", `{"delay":"PT0S"}`).is(200)
+	shows(moved("12:03", "31T11"))
+	r.pass(time.Minute)
+	r.fail(postdate.DefaultTenant, "a", false)
+	r.send("POST", "/v1/messages/redrive", `{"scheduleIds":["a"]}`).is(200)
+	shows(moved("12:03", "31T11"))
+
+	// The rule of a series says when that is due.
+	r.send("PUT", "/v1/messages/a", recurring("a", everyHour)).is(200)
+	r.pass(time.Minute)
+	r.send("PATCH", "/v1/messages/a", `{"recurrence":{"every":"PT2H"}}`).is(200)
+	shows(`"createdAt":"2027-01-30T12:00:00.000Z"`)
+	put("2027-01-31T11:00:00Z")
+	shows(`"createdAt":"2027-01-30T12:00:00.000Z"`)
+}
+
 func TestCancel(t *testing.T) {
 	r := newRig(t)
 	for _, id := range []string{"a", "b", "c"} {

@@ -91,7 +91,7 @@ func (s *Server) patchOnce(ctx *fasthttp.RequestCtx, storeCtx context.Context, k
 	if p != nil {
 		return scheduled{}, p
 	}
-	return s.replace(storeCtx, next, old)
+	return s.replace(storeCtx, next, old, c.now)
 }
 
 // awaitSettled waits until the occurrence for which a change was too late is settled, and says whether to try

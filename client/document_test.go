@@ -134,7 +134,7 @@ func TestEveryCallOfTheDocument(t *testing.T) {
 		return r.Bucket == 17 && r.Version == "7297816231" && r.Priority == client.PriorityMedium && r.CreatedAt.Day() == 30 && r.NextAttemptAt.Equal(at) && string(r.Payload) == `{"order": 1}` && r.ContentType == "application/json"
 	}
 	r, err := c.Get(ctx, "order-1")
-	check("get", record(r), r, err)
+	check("get", record(r) && r.MovedAt.Equal(at.Add(-15*time.Hour-30*time.Minute)) && r.MovedFrom.Equal(at.Add(-90*time.Minute)), r, err)
 	count := 0
 	for r, err := range c.List(ctx, client.Filter{Status: client.Pending}) {
 		count++

@@ -84,7 +84,9 @@ type Record struct {
 	Message
 	Bucket            int       `json:"bucket"`
 	CreatedAt         time.Time `json:"createdAt"`
-	Version           string    `json:"version"` // another one after each change by a client: see IfVersion
+	MovedAt           time.Time `json:"movedAt"`   // when a client last changed ExecutionTime; zero: none did
+	MovedFrom         time.Time `json:"movedFrom"` // the ExecutionTime before that
+	Version           string    `json:"version"`   // another one after each change by a client: see IfVersion
 	Status            Status    `json:"status"`
 	Attempts          int       `json:"attempts"`
 	NextAttemptAt     time.Time `json:"nextAttemptAt"` // while PENDING and not parked

@@ -427,6 +427,7 @@ func (t *Taker) replace(ctx context.Context, c *Command) {
 			t.bad(c, "nothing was replaced: "+err.Error())
 			return
 		}
+		m.Moved = old.MovedBy(&m, from)
 		r, err := t.config.Messages.Replace(ctx, postdate.NewRecord(m, old.Version+1), old)
 		switch kind := postdate.KindOf(err); {
 		case err == nil:

@@ -466,8 +466,9 @@ func TestRecordAfterAPatch(t *testing.T) {
 	if got := stored(); got.ExecutionTime != now+3_600_000 {
 		t.Errorf("a record that is read again undoes the change: it is due at %s", got.ExecutionTime)
 	}
+	w.now += 1000
 	w.expect(w.take(record(2)), "done")
-	if got := stored(); got.ExecutionTime != now+60_000 {
-		t.Errorf("the later record was passed over: it is due at %s", got.ExecutionTime)
+	if got := stored(); got.ExecutionTime != now+60_000 || got.Moved != (postdate.Move{At: now + 1000, From: now + 3_600_000}) {
+		t.Errorf("the later record was passed over: it is due at %s, and was moved by %v", got.ExecutionTime, got.Moved)
 	}
 }

@@ -107,6 +107,19 @@ payload        {"n":1}
 	}
 }
 
+// Get shows a message's latest move.
+func TestMoveIsShown(t *testing.T) {
+	s := newStandIn()
+	s.messages["moved"] = map[string]any{
+		"scheduleId": "moved", "channel": "inbox:x", "executionTime": "2027-01-31T09:30:00.000Z", "status": "PENDING", "attempts": 0, "priority": "medium", "payload": 1,
+		"movedAt": "2027-01-30T18:00:00.000Z", "movedFrom": "2027-01-31T08:00:00.000Z",
+	}
+	const want = "executionTime  2027-01-31T09:30:00.000Z\nmovedAt        2027-01-30T18:00:00.000Z\nmovedFrom      2027-01-31T08:00:00.000Z\n"
+	if r := call(nil, "", "get", "moved", "--server", s.start(t)); !strings.Contains(r.stdout, want) {
+		t.Errorf("%+v\nwant %s", r, want)
+	}
+}
+
 // Get and list show what a series has done, and when it goes on.
 func TestSeriesIsShown(t *testing.T) {
 	s := newStandIn()

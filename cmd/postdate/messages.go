@@ -64,6 +64,8 @@ func printMessage(w io.Writer, m *client.Record) error {
 	line("priority", string(m.Priority))
 	line("labels", strings.Join(m.Labels, " "))
 	line("executionTime", shownTime(m.ExecutionTime))
+	line("movedAt", shownTime(m.MovedAt))
+	line("movedFrom", shownTime(m.MovedFrom))
 	line("expiresAt", shownTime(m.ExpiresAt))
 	if m.Recurrence != nil && m.Series != nil {
 		line("recurs", shownRule(m.Recurrence))

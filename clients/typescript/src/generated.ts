@@ -856,6 +856,16 @@ export interface components {
             executionTime: string;
             /**
              * Format: date-time
+             * @description When a client last changed executionTime, with PATCH, PUT or a command that replaces the message. Absent if none did, and of a series.
+             */
+            movedAt?: string;
+            /**
+             * Format: date-time
+             * @description The executionTime before that change. Absent like movedAt.
+             */
+            movedFrom?: string;
+            /**
+             * Format: date-time
              * @description Not published from then on.
              */
             expiresAt?: string;
@@ -2452,6 +2462,8 @@ export interface operations {
                      *       "channel": "rabbitmq:orders",
                      *       "priority": "medium",
                      *       "executionTime": "2027-01-31T09:30:00.000Z",
+                     *       "movedAt": "2027-01-30T18:00:00.000Z",
+                     *       "movedFrom": "2027-01-31T08:00:00.000Z",
                      *       "createdAt": "2027-01-30T12:00:00.000Z",
                      *       "version": "7297816231",
                      *       "contentType": "application/json",

@@ -1234,6 +1234,14 @@ class StoredMessage(Model):
     """
     When it is due. Of a series, always the first occurrence.
     """
+    moved_at: AwareDatetime | None = None
+    """
+    When a client last changed executionTime, with PATCH, PUT or a command that replaces the message. Absent if none did, and of a series.
+    """
+    moved_from: AwareDatetime | None = None
+    """
+    The executionTime before that change. Absent like movedAt.
+    """
     expires_at: AwareDatetime | None = None
     """
     Not published from then on.
