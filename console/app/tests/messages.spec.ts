@@ -207,9 +207,19 @@ test("Actions do what they say", async ({ start, page }) => {
   await accessible(page);
   await fits(page);
   await dialog.getByLabel("Due, in Europe/Berlin").fill("2040-07-01T12:30:00");
+  const { executionTime: before } = await node.call("GET", path("a"));
+  await expect(page.locator(".timeline li")).toHaveText([/^Scheduled/, /^Due/]);
   await dialog.getByRole("button", { name: "Move the message" }).click();
   await expect(said(page)).toHaveText("It is due at 2040-07-01 12:30:00.");
-  expect((await node.call("GET", path("a"))).executionTime).toBe("2040-07-01T10:30:00.000Z");
+  const moved = await node.call("GET", path("a"));
+  expect(moved).toMatchObject({ executionTime: "2040-07-01T10:30:00.000Z", movedFrom: before });
+  const berlin = (at: string) => new Date(at).toLocaleString("sv", { timeZone: "Europe/Berlin" });
+  await expect(page.locator(".timeline li")).toHaveText([
+    /^Scheduled/, new RegExp(`^Moved from ${berlin(before)} to 2040-07-01 12:30:00${berlin(moved.movedAt)}`), /^Due2040-07-01 12:30:00/,
+  ]);
+  await expect(page.locator(`.timeline time[title="${before}"]`)).toBeVisible();
+  await accessible(page);
+  await fits(page);
 
   await page.getByRole("button", { name: "Move the message" }).click();
   await dialog.getByRole("button", { name: "Tomorrow" }).click();
@@ -220,7 +230,7 @@ test("Actions do what they say", async ({ start, page }) => {
   await act(page, "Send the message now");
   await expect(said(page)).toHaveText("It is due now; it goes out once its channel takes messages.");
   await node.until(path("a"), (m) => m.status === "DELIVERED");
-  await expect(page.locator(".timeline li").last()).toContainText("Delivered");
+  await expect(page.locator(".timeline li")).toHaveText([/^Scheduled/, /^Moved from 2040-07-01 12:30:00 to/, /^Due/, /^delivered Attempt/, /^Delivered/]);
   await expect(page.getByRole("button", { name: /the message$/ })).toHaveCount(0);
 
   await node.call("POST", "/v1/messages", { scheduleId: "b", channel: "inbox:a", delay: "2h", payload: 1 });

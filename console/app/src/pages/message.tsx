@@ -196,14 +196,15 @@ interface Event {
   words?: string;
 }
 
-/** life is what is known of a message's life, in order of time. When a client changed it is not known. */
+/** life is what is known of a message's life, in order of time: of several moves the latest. */
 function life(m: Message): Event[] {
   const settled = m.deliveredAt ?? m.failedAt ?? m.cancelledAt;
   const due = settled && m.executionTime > settled ? "It would have been due" : "Due";
-  const events: Event[] = [
-    { at: m.createdAt, name: "Scheduled" },
-    { at: m.executionTime, name: m.series ? "First occurrence" : due },
-  ];
+  const events: Event[] = [{ at: m.createdAt, name: "Scheduled" }];
+  if (m.movedAt && m.movedFrom) {
+    events.push({ at: m.movedAt, name: <>Moved from <Time at={m.movedFrom} /> to <Time at={m.executionTime} /></> });
+  }
+  events.push({ at: m.executionTime, name: m.series ? "First occurrence" : due });
   for (const attempt of m.attemptLog ?? []) {
     events.push({ at: attempt.time, name: <><Badge state={attempt.outcome} /> Attempt by {visible(attempt.node)}</>, words: attempt.reason });
   }
