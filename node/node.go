@@ -33,7 +33,7 @@ type Node struct {
 	parts   Parts
 	clock   clock
 	metrics *prometheus.Registry // Postdate's own
-	traces  *traces // nil: nothing is traced
+	traces  *traces              // nil: nothing is traced
 
 	store      store.Store     // measured, and with calls gathered
 	deliverer  store.Deliverer // the same store without gathering; nil: it cannot deliver
