@@ -71,7 +71,7 @@ function Channel({ groups, exact, by }: { groups: [Group, ...Group[]]; exact: bo
     <section class="card failed">
       <header class="row">
         <h2>{visible(channel)}</h2>
-        {several && <p>{amount(all, exact)} for {groups.length} reasons</p>}
+        {several && <p data-figure="Messages of a channel">{amount(all, exact)} for {groups.length} reasons</p>}
         {(several || unreasoned) && may("sched:w") && (
           <Start kind="redrive" n={all} exact={exact} filter={{ channel }} by={by}>Redrive all of this channel</Start>
         )}
@@ -94,7 +94,7 @@ function Reason({ group, by }: { group: Group; by: Query }) {
       <div>
         <p class="reason">{visible(lastError) || "No reason was given."}</p>
         <p>
-          <strong>{amount(group.count, group.exact)}</strong>, the latest failed <Time at={group.lastFailedAt} far />.{" "}
+          <strong data-figure="Messages of a reason">{amount(group.count, group.exact)}</strong>, the latest failed <Time at={group.lastFailedAt} far />.{" "}
           <a href={messageLink(group.example)}>An example: {group.example}</a>
         </p>
       </div>
