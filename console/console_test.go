@@ -163,6 +163,7 @@ func TestInChromium(t *testing.T) {
 		"POSTDATE_TEST_PLAIN_BINARY=" + plain,
 		"POSTDATE_TEST_CHROMIUM=" + browser,
 		"POSTDATE_TEST_MONGODB_URI=" + mongotest.Fresh(t),
+		"POSTDATE_TEST_FIGURES_URI=" + mongotest.Fresh(t),
 	}, "playwright", args...))
 }
 
