@@ -158,13 +158,13 @@ func TestInChromium(t *testing.T) {
 	if only := os.Getenv("POSTDATE_TEST_CONSOLE"); only != "" { // while working on one page
 		args = append(args, strings.Fields(only)...)
 	}
-	t.Log(a.run([]string{
-		"POSTDATE_TEST_BINARY=" + binary,
-		"POSTDATE_TEST_PLAIN_BINARY=" + plain,
-		"POSTDATE_TEST_CHROMIUM=" + browser,
-		"POSTDATE_TEST_MONGODB_URI=" + mongotest.Fresh(t),
-		"POSTDATE_TEST_FIGURES_URI=" + mongotest.Fresh(t),
-	}, "playwright", args...))
+	t.Log(a.run(append(brokers(t),
+		"POSTDATE_TEST_BINARY="+binary,
+		"POSTDATE_TEST_PLAIN_BINARY="+plain,
+		"POSTDATE_TEST_CHROMIUM="+browser,
+		"POSTDATE_TEST_MONGODB_URI="+mongotest.Fresh(t),
+		"POSTDATE_TEST_FIGURES_URI="+mongotest.Fresh(t),
+	), "playwright", args...))
 }
 
 func build(t *testing.T, flags ...string) {
