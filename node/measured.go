@@ -132,6 +132,13 @@ func (m *measured) Upcoming(ctx context.Context, q store.UpcomingQuery) ([]store
 	return slots, err
 }
 
+func (m *measured) Pending(ctx context.Context, tenant string, at postdate.Time) (store.Pending, error) {
+	done := m.timed("pending")
+	found, err := m.Store.Pending(ctx, tenant, at)
+	done(err)
+	return found, err
+}
+
 func (m *measured) Claim(ctx context.Context, claims []store.Claim) []store.ClaimResult {
 	done := m.timed("claim")
 	results := m.Store.Claim(ctx, claims)

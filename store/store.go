@@ -14,7 +14,7 @@
 //     so after a repetition of it was answered.
 //   - Errors are [postdate.Error]s. KindUnavailable and KindFull mean surely not done;
 //     KindUnknown means that only repeating the call tells.
-//   - Every call names its buckets. Only List and Upcoming, which are for people, scatter and
+//   - Every call names its buckets. Only List, Upcoming and Pending, which are for people, scatter and
 //     gather.
 //   - The cost of an operation depends on what it touches, not on what is stored.
 //
@@ -123,6 +123,10 @@ type Messages interface {
 	// is parked, and series that are paused, have no such time and do not count. Its cost is bounded, whatever is
 	// stored: beyond that the slots are estimates, and not Exact.
 	Upcoming(ctx context.Context, q UpcomingQuery) ([]UpcomingSlot, error)
+
+	// Pending says how many of a tenant's messages are PENDING, by channel, whatever they wait for, and how many of
+	// these are due at a time. Its cost is bounded as that of Upcoming is.
+	Pending(ctx context.Context, tenant string, at postdate.Time) (Pending, error)
 }
 
 // Inserted is the result of one insert.

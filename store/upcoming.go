@@ -17,18 +17,33 @@ type UpcomingQuery struct {
 	Channel  postdate.Channel // only its messages; "": those of all channels
 	From, To postdate.Time    // To is later than From
 	Step     time.Duration    // at least a millisecond
+
+	later postdate.Time // of a PendingQuery: where what is not due yet begins; 0: it is none
 }
 
 func (q *UpcomingQuery) step() postdate.Time { return max(1, postdate.Time(q.Step/time.Millisecond)) }
 
 // Slots is how many slots the range has.
-func (q *UpcomingQuery) Slots() int { return int((q.To - q.From + q.step() - 1) / q.step()) }
+func (q *UpcomingQuery) Slots() int {
+	if q.later != 0 {
+		return q.SlotOf(q.To-1) + 1
+	}
+	return int((q.To - q.From + q.step() - 1) / q.step())
+}
 
 // SlotOf is the number of the slot that a time of the range lies in.
-func (q *UpcomingQuery) SlotOf(at postdate.Time) int { return int((at - q.From) / q.step()) }
+func (q *UpcomingQuery) SlotOf(at postdate.Time) int {
+	if q.later != 0 {
+		return pendingSlotOf(at, q.later)
+	}
+	return int((at - q.From) / q.step())
+}
 
 // Begin is where a slot begins; that of the slot after the last one is the range's end.
 func (q *UpcomingQuery) Begin(slot int) postdate.Time {
+	if q.later != 0 {
+		return min(pendingBegin(slot, q.later), q.To)
+	}
 	return min(q.From+postdate.Time(slot)*q.step(), q.To)
 }
 
@@ -54,6 +69,7 @@ const UpcomingChannelsMax = 10
 // Forecast adds up what a store finds for an UpcomingQuery. Ids are spread over the buckets by a hash, so what a store
 // finds in some whole buckets is a fair sample of all.
 type Forecast struct {
+	Exact bool // false: it is an estimate
 	q     *UpcomingQuery
 	found map[forecastPart]float64
 }
@@ -61,17 +77,29 @@ type Forecast struct {
 type forecastPart struct {
 	slot    int
 	channel postdate.Channel
+	waits   Waits
 }
+
+// Waits is what a PENDING message waits for.
+type Waits uint8
+
+// What messages wait for.
+const (
+	ForTime    Waits = iota // its next attempt
+	ForChannel              // it is parked
+	ForResume               // it is a series that is paused
+)
 
 // NewForecast is a Forecast in which nothing was found.
 func NewForecast(q *UpcomingQuery) *Forecast {
 	return &Forecast{q: q, found: map[forecastPart]float64{}}
 }
 
-// Add adds n messages of the tenant that are due in a slot, unless the query leaves out their channel.
-func (f *Forecast) Add(slot int, channel postdate.Channel, n int) {
-	if f.q.Channel == "" || f.q.Channel == channel {
-		f.found[forecastPart{slot, channel}] += float64(n)
+// Add adds n messages of the tenant whose time lies in a slot, unless the query leaves out their channel or what they
+// wait for.
+func (f *Forecast) Add(slot int, channel postdate.Channel, waits Waits, n int) {
+	if f.q.Wants(waits) && (f.q.Channel == "" || f.q.Channel == channel) {
+		f.found[forecastPart{slot, channel, waits}] += float64(n)
 	}
 }
 
@@ -91,21 +119,21 @@ func (f *Forecast) Scale(by func(slot int) float64) {
 }
 
 // Slots are all slots with what was found.
-func (f *Forecast) Slots(exact bool) []UpcomingSlot {
+func (f *Forecast) Slots() []UpcomingSlot {
 	slots, sums := make([]UpcomingSlot, f.q.Slots()), make([]float64, f.q.Slots())
 	for part, n := range f.found {
 		sums[part.slot] += n
 	}
 	for i := range slots {
-		slots[i] = UpcomingSlot{From: f.q.Begin(i), Count: int64(math.Round(sums[i])), Exact: exact}
+		slots[i] = UpcomingSlot{From: f.q.Begin(i), Count: int64(math.Round(sums[i])), Exact: f.Exact}
 	}
 	if f.q.Channel != "" {
 		return slots
 	}
-	for _, channel := range f.top() {
+	for _, channel := range f.top(UpcomingChannelsMax) {
 		for i := range slots {
 			// rounded down: together they are not more than all
-			if n := int64(f.found[forecastPart{i, channel}]); n > 0 {
+			if n := int64(f.found[forecastPart{i, channel, ForTime}]); n > 0 {
 				slots[i].Channels = append(slots[i].Channels, ChannelCount{channel, n})
 			}
 		}
@@ -114,7 +142,7 @@ func (f *Forecast) Slots(exact bool) []UpcomingSlot {
 }
 
 // top are the channels of which most was found; of those with as much, the first by name.
-func (f *Forecast) top() []postdate.Channel {
+func (f *Forecast) top(most int) []postdate.Channel {
 	sums := map[postdate.Channel]float64{}
 	for part, n := range f.found {
 		sums[part.channel] += n
@@ -122,7 +150,7 @@ func (f *Forecast) top() []postdate.Channel {
 	all := slices.SortedFunc(maps.Keys(sums), func(a, b postdate.Channel) int {
 		return cmp.Or(cmp.Compare(sums[b], sums[a]), cmp.Compare(a, b))
 	})
-	return all[:min(len(all), UpcomingChannelsMax)]
+	return all[:min(len(all), most)]
 }
 
 // Strip is what a store read of a part of one bucket, from the part's beginning on: a slot, or what lies before or

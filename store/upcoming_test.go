@@ -37,13 +37,15 @@ func TestUpcomingChannels(t *testing.T) {
 	f := NewForecast(&q)
 	for i := range 12 {
 		name := postdate.Channel(fmt.Sprintf("inbox:%02d", i))
-		f.Add(0, name, i+1)
+		f.Add(0, name, ForTime, i+1)
 		if i%2 == 0 {
-			f.Add(1, name, 1)
+			f.Add(1, name, ForTime, 1)
 		}
 	}
-	f.Add(1, "inbox:00", 100)
-	slots := f.Slots(true)
+	f.Add(1, "inbox:00", ForTime, 100)
+	f.Add(1, "inbox:00", ForChannel, 50) // which does not count
+	f.Exact = true
+	slots := f.Slots()
 	want := []UpcomingSlot{
 		{From: 0, Count: 78, Exact: true, Channels: []ChannelCount{{"inbox:00", 1}, {"inbox:10", 11}, {"inbox:11", 12}, {"inbox:08", 9},
 			{"inbox:09", 10}, {"inbox:06", 7}, {"inbox:07", 8}, {"inbox:04", 5}, {"inbox:05", 6}, {"inbox:02", 3}}},
@@ -55,9 +57,9 @@ func TestUpcomingChannels(t *testing.T) {
 	}
 	q.Channel = "inbox:01"
 	f = NewForecast(&q)
-	f.Add(1, "inbox:01", 2)
-	f.Add(1, "inbox:00", 5)
-	if got := f.Slots(true); got[0].Count != 0 || got[1].Count != 2 || got[1].Channels != nil {
+	f.Add(1, "inbox:01", ForTime, 2)
+	f.Add(1, "inbox:00", ForTime, 5)
+	if got := f.Slots(); got[0].Count != 0 || got[1].Count != 2 || got[1].Channels != nil {
 		t.Errorf("of one channel: %+v", got)
 	}
 }
@@ -71,13 +73,13 @@ func TestUpcomingScaled(t *testing.T) {
 	q := UpcomingQuery{From: 0, To: 1000, Step: time.Second}
 	f, part := NewForecast(&q), NewForecast(&q)
 	for range 2 {
-		part.Add(0, "inbox:a", 1)
-		part.Add(0, "inbox:b", 1)
+		part.Add(0, "inbox:a", ForTime, 1)
+		part.Add(0, "inbox:b", ForTime, 1)
 		f.Join(part)
 	}
 	f.Scale(func(int) float64 { return 64.0 / 23 })
 	want := []UpcomingSlot{{Count: 11, Channels: []ChannelCount{{"inbox:a", 5}, {"inbox:b", 5}}}}
-	if got := f.Slots(false); !slices.EqualFunc(got, want, sameSlot) {
+	if got := f.Slots(); !slices.EqualFunc(got, want, sameSlot) {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 }

@@ -17,13 +17,31 @@ const upcomingExaminedMax = 5_000
 
 // Upcoming implements store.Messages. It counts the first buckets, as many as it may, and takes them for a sample. If
 // not even one may be counted, it reads the beginning of each slot in the first bucket, and estimates the rest.
-func (s *Store) Upcoming(ctx context.Context, q store.UpcomingQuery) (slots []store.UpcomingSlot, err error) {
-	u := upcoming{s: s, q: &q, most: upcomingExaminedMax}
+func (s *Store) Upcoming(ctx context.Context, q store.UpcomingQuery) ([]store.UpcomingSlot, error) {
+	f, err := s.forecast(ctx, &q)
+	if err != nil {
+		return nil, readError("counting what is upcoming", err)
+	}
+	return f.Slots(), nil
+}
+
+// Pending implements store.Messages, as Upcoming.
+func (s *Store) Pending(ctx context.Context, tenant string, at postdate.Time) (store.Pending, error) {
+	q := store.PendingQuery(tenant, at)
+	f, err := s.forecast(ctx, &q)
+	if err != nil {
+		return store.Pending{}, readError("counting what is pending", err)
+	}
+	return f.Pending(), nil
+}
+
+func (s *Store) forecast(ctx context.Context, q *store.UpcomingQuery) (f *store.Forecast, err error) {
+	u := upcoming{s: s, q: q, most: upcomingExaminedMax}
 	err = s.within(ctx, func(ctx context.Context) error {
-		slots, err = u.slots(ctx)
+		f, err = u.forecast(ctx)
 		return err
 	})
-	return slots, readError("counting what is upcoming", err)
+	return f, err
 }
 
 // upcoming is one look at what is upcoming.
@@ -33,7 +51,7 @@ type upcoming struct {
 	most int // entries, and messages, that it looks at
 }
 
-func (u *upcoming) slots(ctx context.Context) ([]store.UpcomingSlot, error) {
+func (u *upcoming) forecast(ctx context.Context) (*store.Forecast, error) {
 	buckets := u.s.c.Buckets
 	whole, err := u.whole(ctx)
 	if err != nil {
@@ -54,7 +72,8 @@ func (u *upcoming) slots(ctx context.Context) ([]store.UpcomingSlot, error) {
 	if whole < buckets {
 		f.Scale(func(int) float64 { return float64(buckets) / float64(whole) })
 	}
-	return f.Slots(whole == buckets && read <= u.most), nil // more may have come between the two reads
+	f.Exact = whole == buckets && read <= u.most // more may have come between the two reads
+	return f, nil
 }
 
 // spans are a part of each of the first buckets.
@@ -92,7 +111,8 @@ type upcomingGroup struct {
 	ID struct {
 		Slot    int64         `bson:"slot"`
 		Channel bson.RawValue `bson:"channel"`
-		Waits   bool          `bson:"waits"` // for its time: what is parked does not, nor does a series that is paused
+		Parked  bool          `bson:"parked"`
+		Paused  bool          `bson:"paused"`
 		Own     bool          `bson:"own"`
 		Sound   bool          `bson:"sound"` // its time can be read
 	} `bson:"_id"`
@@ -105,6 +125,9 @@ var sound = doc("$eq", bson.A{doc("$type", "$due"), "date"})
 
 // slotOf is the number of the slot of a message, for an aggregation.
 func (u *upcoming) slotOf() bson.D {
+	if u.q.Step == 0 { // of a PendingQuery: what is due already, and all the rest
+		return doc("$cond", bson.A{doc("$lt", bson.A{"$due", u.q.Begin(1)}), int64(0), int64(1)})
+	}
 	since := doc("$subtract", bson.A{"$due", u.q.From})
 	return doc("$cond", bson.A{sound,
 		doc("$toLong", doc("$floor", doc("$divide", bson.A{since, max(1, u.q.Step.Milliseconds())}))), int64(0)})
@@ -115,7 +138,7 @@ func (u *upcoming) groups(ctx context.Context, spans []span, most int, by bson.D
 	set := func(field string) bson.D { return doc("$eq", bson.A{field, true}) }
 	ids := idsOf(postdate.AllOf(u.q.Tenant))
 	by = append(by, doc("channel", "$channel", "sound", sound,
-		"waits", doc("$not", doc("$or", bson.A{set("$parked"), set("$paused")})),
+		"parked", set("$parked"), "paused", set("$paused"),
 		"own", doc("$and", bson.A{doc("$gte", bson.A{"$_id", doc("$literal", ids[0].Value)}),
 			doc("$lt", bson.A{"$_id", doc("$literal", ids[1].Value)})}))...)
 	stages := bson.A{doc("$group", doc("_id", by, "n", doc("$sum", 1), "last", doc("$max", "$due")))}
@@ -151,13 +174,20 @@ func (u *upcoming) add(f *store.Forecast, slot int, g *upcomingGroup) {
 			"tenant", u.q.Tenant, "count", g.N)
 		return
 	}
-	if g.ID.Waits && slot < u.q.Slots() {
-		f.Add(slot, postdate.Route(channel).Channel(), g.N)
+	waits := store.ForTime
+	switch {
+	case g.ID.Parked:
+		waits = store.ForChannel
+	case g.ID.Paused:
+		waits = store.ForResume
+	}
+	if slot < u.q.Slots() {
+		f.Add(slot, postdate.Route(channel).Channel(), waits, g.N)
 	}
 }
 
 // estimate reads the beginnings of the slots of the first bucket, and of what lies before and after them.
-func (u *upcoming) estimate(ctx context.Context) ([]store.UpcomingSlot, error) {
+func (u *upcoming) estimate(ctx context.Context) (*store.Forecast, error) {
 	n := u.q.Slots()
 	strips, found := make([]store.Strip, n+2), make([][]upcomingGroup, n+2)
 	most := max(1, u.most/len(strips))
@@ -192,5 +222,5 @@ func (u *upcoming) estimate(ctx context.Context) ([]store.UpcomingSlot, error) {
 	usage, _ := u.s.UsageOf(u.q.Tenant, "")
 	counts := store.Spread(float64(usage.Messages)/float64(u.s.c.Buckets), strips)
 	f.Scale(func(i int) float64 { return counts[i] / float64(strips[i].Own) * float64(u.s.c.Buckets) })
-	return f.Slots(false), nil
+	return f, nil
 }

@@ -66,9 +66,13 @@ func recounted(t *testing.T, s *Store) {
 func upcomingOf(t *testing.T, s *Store, q store.UpcomingQuery, most int) []store.UpcomingSlot {
 	t.Helper()
 	u := upcoming{s: s, q: &q, most: most}
-	slots, err := u.slots(t.Context())
-	if err != nil || len(slots) != q.Slots() {
-		t.Fatalf("%d slots, want %d: %v", len(slots), q.Slots(), err)
+	f, err := u.forecast(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	slots := f.Slots()
+	if len(slots) != q.Slots() {
+		t.Fatalf("%d slots, want %d", len(slots), q.Slots())
 	}
 	return slots
 }

@@ -20,6 +20,9 @@ import (
 // tenants count too: they are in the way. If it ends within the first bucket, as many again are read in places.
 const upcomingExaminedMax = 20_000
 
+// pendingExaminedMax is the same for a look at what is pending: a list that people watch asks for it all the time.
+const pendingExaminedMax = 8_000
+
 // upcomingYieldEvery is after how many entries a look lets others run, so that no request waits long for it.
 const upcomingYieldEvery = 500
 
@@ -31,15 +34,33 @@ const entryBytesMin = 8
 // not even one may be counted, it reads the beginning of each slot in the first bucket, and estimates the rest by what
 // that takes on the disk.
 func (s *Store) Upcoming(ctx context.Context, q store.UpcomingQuery) ([]store.UpcomingSlot, error) {
-	u := upcoming{s: s, q: &q, names: map[string]postdate.Channel{}}
-	slots, err := u.slots(ctx, upcomingExaminedMax)
+	f, err := s.forecast(ctx, &q, upcomingExaminedMax)
+	if err != nil {
+		return nil, err
+	}
+	return f.Slots(), nil
+}
+
+// Pending implements store.Messages, as Upcoming.
+func (s *Store) Pending(ctx context.Context, tenant string, at postdate.Time) (store.Pending, error) {
+	q := store.PendingQuery(tenant, at)
+	f, err := s.forecast(ctx, &q, pendingExaminedMax)
+	if err != nil {
+		return store.Pending{}, err
+	}
+	return f.Pending(), nil
+}
+
+func (s *Store) forecast(ctx context.Context, q *store.UpcomingQuery, examinedMax int) (*store.Forecast, error) {
+	u := upcoming{s: s, q: q, names: map[string]postdate.Channel{}}
+	f, err := u.forecast(ctx, examinedMax)
 	if u.damaged > 1 {
 		s.c.Log.Error("more messages cannot be counted", "count", u.damaged-1)
 	}
 	if err != nil {
 		return nil, s.readError(err)
 	}
-	return slots, s.awaitSynced()
+	return f, s.awaitSynced()
 }
 
 // upcoming is one look at what is upcoming.
@@ -53,7 +74,7 @@ type upcoming struct {
 	damaged  int // how many messages could not be read
 }
 
-func (u *upcoming) slots(ctx context.Context, examinedMax int) ([]store.UpcomingSlot, error) {
+func (u *upcoming) forecast(ctx context.Context, examinedMax int) (*store.Forecast, error) {
 	lows := u.s.lowWaters() // before the snapshot is taken
 	var err error
 	if u.due, err = u.s.db.NewIter(spaceOnly(spaceDue)); err != nil {
@@ -73,11 +94,12 @@ func (u *upcoming) slots(ctx context.Context, examinedMax int) ([]store.Upcoming
 			return u.estimate(lows[0], examinedMax)
 		case strip.More:
 			all.Scale(func(int) float64 { return float64(buckets) / float64(b) })
-			return all.Slots(false), nil
+			return all, nil
 		}
 		all.Join(part)
 	}
-	return all.Slots(true), nil
+	all.Exact = true
+	return all, nil
 }
 
 // lowWaters are the times before which nothing waits in the buckets.
@@ -148,26 +170,33 @@ func (u *upcoming) count(at postdate.Time, f *store.Forecast) {
 		}
 		return
 	}
-	if waits {
+	if u.q.Wants(waits) {
 		name, known := u.names[string(channel)]
 		if !known {
 			name = postdate.Channel(channel)
 			u.names[string(channel)] = name
 		}
-		f.Add(u.q.SlotOf(at), name, 1)
+		f.Add(u.q.SlotOf(at), name, waits, 1)
 	}
 }
 
-// waitingFor reads only the channel from a state in the due space, and whether the message waits for its time there:
-// what is parked does not, nor does a series that is paused.
-func waitingFor(v []byte) (channel []byte, waits bool, err error) {
+// waitingFor reads only the channel from a state in the due space, and what the message waits for there.
+func waitingFor(v []byte) (channel []byte, waits store.Waits, err error) {
 	const flagsAt = 2 // after the layout and the status
-	channel, _, err = targetOf(v)
-	return channel, err == nil && v[flagsAt]&(flagParked|flagPaused) == 0, err
+	if channel, _, err = targetOf(v); err != nil {
+		return nil, 0, err
+	}
+	switch {
+	case v[flagsAt]&flagParked != 0:
+		waits = store.ForChannel
+	case v[flagsAt]&flagPaused != 0:
+		waits = store.ForResume
+	}
+	return channel, waits, nil
 }
 
 // estimate reads the beginnings of the slots of the first bucket, and of what lies before and after them.
-func (u *upcoming) estimate(low postdate.Time, examinedMax int) ([]store.UpcomingSlot, error) {
+func (u *upcoming) estimate(low postdate.Time, examinedMax int) (*store.Forecast, error) {
 	n := u.q.Slots()
 	most := max(1, examinedMax/2/(n+2))
 	f := store.NewForecast(u.q)
@@ -198,7 +227,7 @@ func (u *upcoming) estimate(low postdate.Time, examinedMax int) ([]store.Upcomin
 	}
 	counts := store.Spread(total, strips)
 	f.Scale(func(i int) float64 { return counts[i] / float64(strips[i].Own) * float64(u.s.c.Buckets) })
-	return f.Slots(false), nil
+	return f, nil
 }
 
 // bytes is what lies between two entries on the disk. Blocks count whole, at either end, which is wrong by up to one.

@@ -12,7 +12,8 @@ import (
 )
 
 // BenchmarkUpcoming looks at what is upcoming in stores of a million messages over a day, with one bucket, with as many
-// as by default, and with as many as there may be: in the whole day, and in its first minute.
+// as by default, and with as many as there may be: in the whole day, and in its first minute. It also counts what is
+// pending by channel.
 func BenchmarkUpcoming(b *testing.B) {
 	const messages, day, begin = 1_000_000, 24 * 60 * 60 * 1000, postdate.Time(2_000_000_000_000)
 	for _, buckets := range []int{1, postdate.BucketsDefault, postdate.BucketsMax} {
@@ -48,6 +49,13 @@ func BenchmarkUpcoming(b *testing.B) {
 				}
 			})
 		}
+		b.Run(fmt.Sprintf("%d/pending", buckets), func(b *testing.B) {
+			for b.Loop() {
+				if p, err := s.Pending(b.Context(), postdate.DefaultTenant, begin+day/2); err != nil || len(p.Channels) != 20 {
+					b.Fatal(len(p.Channels), err)
+				}
+			}
+		})
 		s.Close()
 	}
 }

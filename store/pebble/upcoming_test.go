@@ -59,9 +59,13 @@ func upcomingStore(t *testing.T, buckets int) (*Store, store.UpcomingQuery) {
 func upcomingOf(t *testing.T, s *Store, q store.UpcomingQuery, most int) []store.UpcomingSlot {
 	t.Helper()
 	u := upcoming{s: s, q: &q, names: map[string]postdate.Channel{}}
-	slots, err := u.slots(t.Context(), most)
-	if err != nil || len(slots) != q.Slots() {
-		t.Fatalf("%d slots, want %d: %v", len(slots), q.Slots(), err)
+	f, err := u.forecast(t.Context(), most)
+	if err != nil {
+		t.Fatal(err)
+	}
+	slots := f.Slots()
+	if len(slots) != q.Slots() {
+		t.Fatalf("%d slots, want %d", len(slots), q.Slots())
 	}
 	if u.examined > 2*most+1+2*(q.Slots()+2) {
 		t.Errorf("of at most %d entries it looked at %d", most, u.examined)
@@ -115,6 +119,34 @@ func TestUpcomingOfNoBucket(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantAbout(t, upcomingOf(t, s, q, 3_000), 0.25, 800)
+}
+
+// All that is pending is estimated by channel, from some whole buckets or from the beginnings of slots, also what is far
+// off.
+func TestPendingOfSomeBuckets(t *testing.T) {
+	for _, buckets := range []int{1, 8} {
+		s, _ := upcomingStore(t, buckets)
+		layUpcoming(t, s, "a", 9_000, 100, upcomingBegin+40_000_000_000)
+		if err := s.db.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		q := store.PendingQuery("a", upcomingBegin+49_999)
+		u := upcoming{s: s, q: &q, names: map[string]postdate.Channel{}}
+		f, err := u.forecast(t.Context(), 4_000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := f.Pending()
+		if p.Exact || p.More || len(p.Channels) != 3 {
+			t.Errorf("of %d buckets: %+v", buckets, p)
+		}
+		about := func(n int64, want float64) bool { return float64(n) > 0.75*want && float64(n) < 1.25*want }
+		for name, n := range p.Channels {
+			if !about(n.All, 17_000.0/3) || !about(n.Due, 4_000.0/3) || !strings.HasPrefix(string(name), "inbox:a-") {
+				t.Errorf("of %d buckets, %s has %+v, want about 5,667 of which 1,333 are due", buckets, name, n)
+			}
+		}
+	}
 }
 
 // A peak at one instant shows, beside what goes on evenly, and however much is due after it.

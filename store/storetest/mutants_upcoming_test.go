@@ -22,14 +22,18 @@ type (
 	upcomingNamesMore    struct{ *Mem }
 	upcomingIsNeverExact struct{ *Mem }
 	upcomingLeavesGaps   struct{ *Mem }
+	pendingIsUpcoming    struct{ *Mem }
+	pendingIsAllDue      struct{ *Mem }
+	pendingMixesTenants  struct{ *Mem }
 )
 
 // forecast counts the rows that counts selects at the times that it gives.
 func (m *Mem) forecast(q *store.UpcomingQuery, counts func(r *Row) (at postdate.Time, ok bool)) *store.Forecast {
 	f := store.NewForecast(q)
+	f.Exact = true
 	for _, r := range m.Rows {
 		if at, ok := counts(r); ok && at >= q.From && at < q.To {
-			f.Add(q.SlotOf(at), r.Channel, 1)
+			f.Add(q.SlotOf(at), r.Channel, store.ForTime, 1)
 		}
 	}
 	return f
@@ -41,25 +45,25 @@ func waitsFor(q *store.UpcomingQuery, r *Row) bool {
 }
 
 func (s upcomingByExecution) Upcoming(_ context.Context, q store.UpcomingQuery) ([]store.UpcomingSlot, error) {
-	return s.forecast(&q, func(r *Row) (postdate.Time, bool) { return r.ExecutionTime, waitsFor(&q, r) }).Slots(true), nil
+	return s.forecast(&q, func(r *Row) (postdate.Time, bool) { return r.ExecutionTime, waitsFor(&q, r) }).Slots(), nil
 }
 
 func (s upcomingCountsAll) Upcoming(_ context.Context, q store.UpcomingQuery) ([]store.UpcomingSlot, error) {
 	return s.forecast(&q, func(r *Row) (postdate.Time, bool) {
 		return r.AttemptTime, r.Tenant == q.Tenant && !r.Parked && !r.Paused
-	}).Slots(true), nil
+	}).Slots(), nil
 }
 
 func (s upcomingCountsParked) Upcoming(_ context.Context, q store.UpcomingQuery) ([]store.UpcomingSlot, error) {
 	return s.forecast(&q, func(r *Row) (postdate.Time, bool) {
 		return r.AttemptTime, waitsFor(&q, r) || r.Parked && r.Tenant == q.Tenant
-	}).Slots(true), nil
+	}).Slots(), nil
 }
 
 func (s upcomingCountsPaused) Upcoming(_ context.Context, q store.UpcomingQuery) ([]store.UpcomingSlot, error) {
 	return s.forecast(&q, func(r *Row) (postdate.Time, bool) {
 		return r.AttemptTime, waitsFor(&q, r) || r.Paused && r.Tenant == q.Tenant
-	}).Slots(true), nil
+	}).Slots(), nil
 }
 
 func (s upcomingMixesTenants) Upcoming(_ context.Context, q store.UpcomingQuery) ([]store.UpcomingSlot, error) {
@@ -67,7 +71,7 @@ func (s upcomingMixesTenants) Upcoming(_ context.Context, q store.UpcomingQuery)
 		other := q
 		other.Tenant = r.Tenant
 		return r.AttemptTime, waitsFor(&other, r)
-	}).Slots(true), nil
+	}).Slots(), nil
 }
 
 func (s upcomingTakesTo) Upcoming(_ context.Context, q store.UpcomingQuery) ([]store.UpcomingSlot, error) {
@@ -76,32 +80,32 @@ func (s upcomingTakesTo) Upcoming(_ context.Context, q store.UpcomingQuery) ([]s
 			return q.To - 1, waitsFor(&q, r)
 		}
 		return r.AttemptTime, waitsFor(&q, r)
-	}).Slots(true), nil
+	}).Slots(), nil
 }
 
 func (s upcomingMissesFrom) Upcoming(_ context.Context, q store.UpcomingQuery) ([]store.UpcomingSlot, error) {
 	return s.forecast(&q, func(r *Row) (postdate.Time, bool) {
 		return r.AttemptTime, r.AttemptTime != q.From && waitsFor(&q, r)
-	}).Slots(true), nil
+	}).Slots(), nil
 }
 
 func (s upcomingIsOneBucket) Upcoming(_ context.Context, q store.UpcomingQuery) ([]store.UpcomingSlot, error) {
 	f := s.forecast(&q, func(r *Row) (postdate.Time, bool) { return r.AttemptTime, r.Bucket == 0 && waitsFor(&q, r) })
 	f.Scale(func(int) float64 { return float64(s.Buckets()) })
-	return f.Slots(true), nil
+	return f.Slots(), nil
 }
 
 // Only a channel's messages of the usual priority count.
 func (s upcomingIgnoresLow) Upcoming(_ context.Context, q store.UpcomingQuery) ([]store.UpcomingSlot, error) {
 	return s.forecast(&q, func(r *Row) (postdate.Time, bool) {
 		return r.AttemptTime, waitsFor(&q, r) && (q.Channel == "" || r.Route() == postdate.RouteOf(r.Tenant, q.Channel))
-	}).Slots(true), nil
+	}).Slots(), nil
 }
 
 // With a channel all are counted.
 func (s upcomingMixesAll) Upcoming(_ context.Context, q store.UpcomingQuery) ([]store.UpcomingSlot, error) {
 	q.Channel = ""
-	return s.forecast(&q, func(r *Row) (postdate.Time, bool) { return r.AttemptTime, waitsFor(&q, r) }).Slots(true), nil
+	return s.forecast(&q, func(r *Row) (postdate.Time, bool) { return r.AttemptTime, waitsFor(&q, r) }).Slots(), nil
 }
 
 // Each slot names the channels that have most in it.
@@ -134,6 +138,24 @@ func (s upcomingLeavesGaps) Upcoming(ctx context.Context, q store.UpcomingQuery)
 	return some, err
 }
 
+// What waits for its time alone is pending.
+func (s pendingIsUpcoming) Pending(_ context.Context, tenant string, at postdate.Time) (store.Pending, error) {
+	q := store.PendingQuery(tenant, at)
+	return s.forecast(&q, func(r *Row) (postdate.Time, bool) { return r.AttemptTime, waitsFor(&q, r) }).Pending(), nil
+}
+
+func (s pendingIsAllDue) Pending(ctx context.Context, tenant string, _ postdate.Time) (store.Pending, error) {
+	return s.Mem.Pending(ctx, tenant, postdate.LatestTime)
+}
+
+func (s pendingMixesTenants) Pending(_ context.Context, tenant string, at postdate.Time) (store.Pending, error) {
+	q := store.PendingQuery(tenant, at)
+	f := s.counted(&q)
+	q.Tenant = "tenant-b"
+	f.Join(s.counted(&q))
+	return f.Pending(), nil
+}
+
 var bugsInUpcoming = []func(m *Mem) store.Store{
 	func(m *Mem) store.Store { return upcomingByExecution{m} },
 	func(m *Mem) store.Store { return upcomingCountsAll{m} },
@@ -148,4 +170,7 @@ var bugsInUpcoming = []func(m *Mem) store.Store{
 	func(m *Mem) store.Store { return upcomingNamesMore{m} },
 	func(m *Mem) store.Store { return upcomingIsNeverExact{m} },
 	func(m *Mem) store.Store { return upcomingLeavesGaps{m} },
+	func(m *Mem) store.Store { return pendingIsUpcoming{m} },
+	func(m *Mem) store.Store { return pendingIsAllDue{m} },
+	func(m *Mem) store.Store { return pendingMixesTenants{m} },
 }

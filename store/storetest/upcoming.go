@@ -68,6 +68,7 @@ func forecasting() []check {
 			x.pause(m)
 			x.wantUpcoming(upcoming(t0, t0+2*step, step), 0, 0)
 		}},
+		{"what is pending counts by channel, whatever it waits for, and so does what is due of it", pendingByChannel},
 	}
 }
 
@@ -98,6 +99,26 @@ func (x *trial) wantUpcoming(q store.UpcomingQuery, want ...int64) []store.Upcom
 		}
 	}
 	return slots
+}
+
+func pendingByChannel(x *trial) {
+	const other, rests = postdate.Channel("inbox:other"), postdate.Channel("inbox:rests")
+	x.add(t0)
+	x.add(t0 + 1)
+	x.add(t0+1_000*every, onRoute(postdate.Route(other)))
+	x.insert(x.messageIn(1, "tenant-b", t0, onRoute("@tenant-b inbox:theirs")))
+	parked, ended := x.add(t0), x.add(t0)
+	series := x.addSeries(t0+5, onRoute(postdate.Route(rests)))
+	x.pause(series)
+	token := x.own(home)
+	x.park(token, parked)
+	x.settle(x.settlement(ended, token, store.SettleDelivered))
+	want := store.Pending{Exact: true, Channels: map[postdate.Channel]store.PendingCount{
+		orders: {All: 3, Due: 2}, other: {All: 1}, rests: {All: 1},
+	}}
+	if got, err := x.store.Pending(x.ctx, tenant, t0); err != nil || !reflect.DeepEqual(got, want) {
+		x.broken("at %v %+v is pending, want %+v: %v", t0, got, want, err)
+	}
 }
 
 func upcomingSlots(x *trial) {
