@@ -118,7 +118,7 @@ func (m *Metrics) of(message *postdate.Message) (*tenantSeries, *channelSeries) 
 	t, name := m.tenant(message.Tenant), message.Channel.Shown()
 	c := t.channels[name]
 	if c == nil && m.channels >= channelLabelsMax {
-		name = "other"
+		name = stats.OtherChannels
 		c = t.channels[name]
 	}
 	if c != nil {

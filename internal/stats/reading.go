@@ -27,6 +27,7 @@ func (t ByTenant) of(tenant string) Figures {
 type Reading struct {
 	ByTenant ByTenant
 	pending  map[string]Pending // by tenant: what is stored
+	channels map[channel]uint64 // what brokers confirmed
 	// mixed has, for each metric in which some tenants share a series, those that do not.
 	mixed []map[string]bool
 }
@@ -52,7 +53,7 @@ func (r *Reading) Pending(tenant string) *Pending {
 // Read reads a node's metrics.
 func Read(families []*dto.MetricFamily) Reading {
 	t, pending := ByTenant{}, map[string]Pending{}
-	r := Reading{ByTenant: t, pending: pending}
+	r := Reading{ByTenant: t, pending: pending, channels: map[channel]uint64{}}
 	for _, family := range families {
 		own := map[string]bool{}
 		for _, m := range family.Metric {
@@ -70,6 +71,9 @@ func Read(families []*dto.MetricFamily) Reading {
 				figures.Delivered += count
 			case name == "postdate_settled_total" && label(m, "how") == "failed":
 				figures.Failed += count
+			case name == "postdate_publishes_total" && label(m, "outcome") == "confirmed":
+				r.channels[channel{tenant, label(m, "channel")}] = count
+				continue
 			case name == "postdate_lateness_seconds":
 				figures.Lateness = figures.Lateness.plus(latenessOf(m.GetHistogram()))
 			case name == "postdate_pending_messages":

@@ -185,6 +185,8 @@ type recordedSlot struct {
 	from   postdate.Time
 	lasted time.Duration
 	of     map[string]Figures
+	// confirmed has the channels of which brokers confirmed something: the metrics have few hundred.
+	confirmed map[channel]uint64
 }
 
 // Record takes in a reading of the node's metrics. What happened since the reading before it belongs to the slot in
@@ -193,7 +195,7 @@ func (r *Recorder) Record(at postdate.Time, now Reading) {
 	if r.last.ByTenant == nil {
 		r.first = at
 	} else { // a clock that is set back takes no time, but what happened did
-		r.note(slotOf(min(r.lastAt, at)), max(at.Sub(r.lastAt), 0), now.ByTenant)
+		r.note(slotOf(min(r.lastAt, at)), max(at.Sub(r.lastAt), 0), now)
 	}
 	r.last, r.lastAt = now, at
 	oldest := slotOf(at).Add(-(slotsMax - 1) * SlotTime)
@@ -201,15 +203,21 @@ func (r *Recorder) Record(at postdate.Time, now Reading) {
 }
 
 // note adds what is new in now to a slot.
-func (r *Recorder) note(from postdate.Time, lasted time.Duration, now ByTenant) {
+func (r *Recorder) note(from postdate.Time, lasted time.Duration, now Reading) {
 	n := len(r.slots)
 	if n == 0 || r.slots[n-1].from != from {
-		r.slots = append(r.slots, recordedSlot{from: from, of: map[string]Figures{}})
+		r.slots = append(r.slots, recordedSlot{from: from, of: map[string]Figures{},
+			confirmed: map[channel]uint64{}})
 		n++
 	}
 	slot := &r.slots[n-1]
 	slot.lasted += lasted
-	for tenant, figures := range now {
+	for c, n := range now.channels {
+		if more := over(n, r.last.channels[c]); more > 0 {
+			slot.confirmed[c] += more
+		}
+	}
+	for tenant, figures := range now.ByTenant {
 		if more := figures.since(r.last.ByTenant[tenant]); !more.none() {
 			sum := slot.of[tenant]
 			sum.add(more)
