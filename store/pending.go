@@ -30,7 +30,7 @@ func (p *Pending) Of(channel postdate.Channel) (n PendingCount, known bool) {
 }
 
 // PendingQuery asks for all of a tenant's PENDING messages, whatever they wait for. The first slot has those whose time
-// has come by now. Of the others, each slot is four times as long as the one before, so that a store that reads only
+// has come by now. Of the others, each slot ends sixteen times as far off as the one before, so that a store that reads only
 // the beginnings of slots finds what is due soon and what is due in years.
 func PendingQuery(tenant string, now postdate.Time) UpcomingQuery {
 	return UpcomingQuery{Tenant: tenant, To: postdate.Far + 1, later: now + 1} // paused series lie at Far
@@ -46,17 +46,21 @@ func pendingSlotOf(at, later postdate.Time) int {
 	if at < later {
 		return 0
 	}
-	return 1 + (bits.Len64(uint64((at-later)/pendingStep))+1)/2
+	return 1 + (bits.Len64(uint64((at-later)/pendingStep))+3)/4
 }
 
 func pendingBegin(slot int, later postdate.Time) postdate.Time {
-	switch slot {
-	case 0:
+	const most = 44 // bits; more would be beyond Far
+	switch bits := 4 * (slot - 2); {
+	case slot == 0:
 		return 0
-	case 1:
+	case slot == 1:
 		return later
+	case bits > most:
+		return postdate.Far + 1
+	default:
+		return later + pendingStep<<bits
 	}
-	return later + pendingStep<<(2*(slot-2))
 }
 
 // Pending is what was found for a PendingQuery, by channel.

@@ -11,7 +11,7 @@ import (
 func TestPendingSlots(t *testing.T) {
 	const now = postdate.Time(1_800_000_000_000)
 	q := PendingQuery("acme", now)
-	for at, want := range map[postdate.Time]int{0: 0, now: 0, now + 1: 1, now + 60_001: 2, now + 240_000: 2, now + 240_001: 3} {
+	for at, want := range map[postdate.Time]int{0: 0, now: 0, now + 1: 1, now + 60_001: 2, now + 960_000: 2, now + 960_001: 3} {
 		if got := q.SlotOf(at); got != want {
 			t.Errorf("%d lies in slot %d, want %d", at, got, want)
 		}
@@ -23,7 +23,7 @@ func TestPendingSlots(t *testing.T) {
 			t.Errorf("slot %d is from %d to %d", slot, begin, end)
 		}
 	}
-	if q.Begin(0) != 0 || q.Begin(n) <= postdate.Far || n > 30 {
+	if q.Begin(0) != 0 || q.Begin(n) <= postdate.Far || n > 15 {
 		t.Errorf("%d slots from %d to %d", n, q.Begin(0), q.Begin(n))
 	}
 }

@@ -21,7 +21,7 @@ import (
 const upcomingExaminedMax = 20_000
 
 // pendingExaminedMax is the same for a look at what is pending: a list that people watch asks for it all the time.
-const pendingExaminedMax = 8_000
+const pendingExaminedMax = 10_000
 
 // upcomingYieldEvery is after how many entries a look lets others run, so that no request waits long for it.
 const upcomingYieldEvery = 500
