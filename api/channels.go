@@ -39,6 +39,10 @@ type Channel struct {
 	LastError     string // the broker's latest words that were no confirm; "": none
 	LastErrorAt   postdate.Time
 	LastErrorNode string // the node that got it
+
+	PerSecond *float64            // what brokers confirmed in the last minute; nil: not known
+	Pending   *store.PendingCount // in the whole store; nil: not known
+	Exact     bool                // Pending is no estimate
 }
 
 // The upper bounds of the settings.
@@ -178,6 +182,14 @@ func appendChannel(b []byte, c *Channel) []byte {
 	b = strconv.AppendInt(b, int64(c.InFlight), 10)
 	b = append(b, `,"parked":`...)
 	b = strconv.AppendBool(b, c.Parked)
+	if c.PerSecond != nil {
+		b = appendRounded(append(b, `,"deliveredPerSecond":`...), *c.PerSecond)
+	}
+	if c.Pending != nil {
+		b = appendNumber(b, "pending", c.Pending.All)
+		b = appendNumber(b, "due", c.Pending.Due)
+		b = strconv.AppendBool(append(b, `,"exact":`...), c.Exact)
+	}
 	if c.LastError != "" {
 		b = appendMember(b, "lastError", c.LastError)
 		b = appendTime(b, "lastErrorAt", c.LastErrorAt)

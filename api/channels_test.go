@@ -20,6 +20,9 @@ type fakeChannels struct {
 	set map[postdate.Route]store.ChannelSettings
 	err error
 
+	perSecond *float64
+	pending   *store.PendingCount
+
 	missing []string
 	atMost  int // how many it lists at a time; 0: all
 }
@@ -32,7 +35,7 @@ func (f *fakeChannels) List(_ context.Context, tenant, after string) (list Chann
 			continue
 		}
 		list.Channels = append(list.Channels, Channel{ChannelSettings: s, Down: !s.Paused, InHand: 2, InFlight: 1, Parked: true,
-			LastError: "refused", LastErrorAt: testNow, LastErrorNode: "b"})
+			LastError: "refused", LastErrorAt: testNow, LastErrorNode: "b", PerSecond: f.perSecond, Pending: f.pending, Exact: f.pending != nil})
 	}
 	slices.SortFunc(list.Channels, func(a, b Channel) int { return strings.Compare(string(a.Route), string(b.Route)) })
 	if n := len(list.Channels); f.atMost > 0 && n > f.atMost {
@@ -70,6 +73,31 @@ func TestChangeOfAChannel(t *testing.T) {
 	want := `{"channels":[{"channel":"inbox:a","paused":false,"maxPerSecond":2.5,"maxInFlight":4,"state":"down","inHand":2,"inFlight":1,"parked":true,"lastError":"refused","lastErrorAt":"2027-01-30T12:00:00.000Z","lastErrorNode":"b"}],"missing":["c"]}`
 	if a := r.send("GET", "/v1/channels", ""); a.status != http.StatusOK || a.body != want {
 		t.Errorf("%d %s, want %s", a.status, a.body, want)
+	}
+}
+
+// What is not known of a channel is absent, and nothing is not the same as 0.
+func TestRatesAndPendingOfAChannel(t *testing.T) {
+	r := newRig(t)
+	r.send("PATCH", "/v1/channels", `{"channel":"inbox:a","paused":true}`)
+	perSecond := 0.0
+	for _, step := range []struct {
+		perSecond *float64
+		pending   *store.PendingCount
+		want      string
+	}{
+		{nil, nil, `"parked":true,"lastError"`},
+		{&perSecond, nil, `"parked":true,"deliveredPerSecond":0,"lastError"`},
+		{nil, &store.PendingCount{}, `"parked":true,"pending":0,"due":0,"exact":true,"lastError"`},
+		{&perSecond, &store.PendingCount{All: 7, Due: 5}, `"parked":true,"deliveredPerSecond":12.346,"pending":7,"due":5,"exact":true,"lastError"`},
+	} {
+		if step.pending != nil && step.pending.All > 0 {
+			perSecond = 12.3456
+		}
+		r.channels.perSecond, r.channels.pending = step.perSecond, step.pending
+		if a := r.send("GET", "/v1/channels", ""); a.status != http.StatusOK || !strings.Contains(a.body, step.want) {
+			t.Errorf("%d %s, want %s", a.status, a.body, step.want)
+		}
 	}
 }
 

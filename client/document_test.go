@@ -146,6 +146,7 @@ func TestEveryCallOfTheDocument(t *testing.T) {
 	checkTasks(ctx, t, c)
 	list, err := c.Channels(ctx)
 	check("channels", err == nil && list.Channels[0].Channel == "rabbitmq:orders" && list.Channels[0].State == "down" && list.Channels[0].InFlight == 1 && list.Channels[0].Parked, list, err)
+	check("channels", *list.Channels[0].DeliveredPerSecond == 0.25 && *list.Channels[0].Pending == 1530 && *list.Channels[0].Due == 1207 && list.Channels[0].Exact, list, err)
 	check("channels", len(list.Missing) == 1 && list.Channels[0].LastErrorNode == "b" && list.Channels[0].LastErrorAt.Month() == time.January, list, err)
 	check("pause", true, nil, c.Pause(ctx, "rabbitmq:orders"))
 	checkKeys(ctx, c, at, check)

@@ -37,6 +37,12 @@ type Channel struct {
 	LastError     string    `json:"lastError"`     // the broker's latest error; "": none
 	LastErrorAt   time.Time `json:"lastErrorAt"`   // when that was
 	LastErrorNode string    `json:"lastErrorNode"` // the node that got it
+
+	// DeliveredPerSecond is how many messages brokers confirmed in a second, over the last minute; nil: not known.
+	DeliveredPerSecond *float64 `json:"deliveredPerSecond"`
+	Pending            *int64   `json:"pending"` // messages that are stored and not settled; nil: not known
+	Due                *int64   `json:"due"`     // of these, those whose time has come; nil: as Pending
+	Exact              bool     `json:"exact"`   // Pending and Due are no estimates
 }
 
 // ChannelChange is what ChangeChannel changes. Nil fields leave a setting as it is.
@@ -49,8 +55,8 @@ type ChannelChange struct {
 	FailureChannel *string `json:"-"` // "": none from now on
 }
 
-// Channels lists the channels of which a node of the cluster knows something, or of which something is set. It goes on
-// from page to page.
+// Channels lists the channels of which a node of the cluster knows something, of which something is set, or for which
+// messages are pending. It goes on from page to page.
 func (c *Client) Channels(ctx context.Context) (all ChannelList, err error) {
 	type page struct {
 		ChannelList

@@ -8,6 +8,7 @@ import (
 
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/api"
+	"github.com/postdate/postdate/internal/stats"
 	"github.com/postdate/postdate/poller"
 	"github.com/postdate/postdate/store"
 )
@@ -22,6 +23,7 @@ const (
 type channelsReport struct {
 	Channels []channelReport
 	More     bool // it knows others after the last
+	Rest     bool // brokers confirmed nothing of others in the last minute
 }
 
 type channelReport struct {
@@ -30,14 +32,26 @@ type channelReport struct {
 	InHand, InFlight int
 	LastError        string
 	LastErrorAt      postdate.Time
+	PerSecond        *float64 // what brokers confirmed in the last minute; nil: not known
 }
 
-// channelsIn reports the tenant's channels among views, those after a name. The views are sorted.
-func channelsIn(views []poller.ChannelView, tenant, after string) (r channelsReport) {
-	size := 0
+// channelsIn reports the tenant's channels among views and rates, those after a name.
+func channelsIn(views []poller.ChannelView, rates *stats.ChannelRates, tenant, after string) channelsReport {
+	views = slices.DeleteFunc(slices.Clone(views), func(v poller.ChannelView) bool { return v.Route.Tenant() != tenant })
+	known := map[postdate.Route]bool{}
+	for _, v := range views {
+		known[v.Route] = true
+	}
+	for _, channel := range rates.Active() {
+		if route := postdate.RouteOf(tenant, channel); !known[route] {
+			views = append(views, poller.ChannelView{Route: route})
+		}
+	}
+	slices.SortFunc(views, func(a, b poller.ChannelView) int { return cmp.Compare(a.Route, b.Route) })
+	r, size := channelsReport{Rest: rates.Rest()}, 0
 	for _, v := range views {
 		name := v.Route.Channel()
-		if v.Route.Tenant() != tenant || string(name) <= after {
+		if string(name) <= after {
 			continue
 		}
 		if len(r.Channels) == reportChannelsMax || size > reportBytesMax {
@@ -48,23 +62,34 @@ func channelsIn(views []poller.ChannelView, tenant, after string) (r channelsRep
 			Channel: name, Down: v.Down && !v.Paused, Parked: v.Parked, InHand: v.InHand, InFlight: v.InFlight,
 			LastError: postdate.Cut(v.Reason, postdate.LastErrorBytesMax), LastErrorAt: v.ReasonAt,
 		}
+		if perSecond, is := rates.Of(name); is {
+			c.PerSecond = &perSecond
+		}
 		size += len(c.Channel) + len(c.LastError)
 		r.Channels = append(r.Channels, c)
 	}
 	return r
 }
 
-// mergeChannels lists a tenant's channels after a name, of which nodes report something or something is set. If reports
-// are not whole, it ends where the first of them ends: up to there it is complete.
+// channelSum adds up what nodes report of a channel.
+type channelSum struct {
+	api.Channel
+	perSecond float64
+	knowing   int // nodes that know their rate, more than those that say so of all that they do not report
+}
+
+// mergeChannels lists a tenant's channels after a name, of which nodes report something, something is set, or something
+// is pending. If reports are not whole, it ends where the first of them ends: up to there it is complete. pending is
+// nil if it is not known.
 func mergeChannels(tenant, after string, set map[postdate.Route]store.ChannelSettings,
-	reports map[string]channelsReport) (list api.ChannelList) {
-	by := map[postdate.Channel]*api.Channel{}
-	of := func(channel postdate.Channel) *api.Channel {
+	reports map[string]channelsReport, pending *store.Pending) (list api.ChannelList) {
+	by := map[postdate.Channel]*channelSum{}
+	of := func(channel postdate.Channel) *channelSum {
 		if by[channel] == nil {
 			route := postdate.RouteOf(tenant, channel)
 			s := set[route]
 			s.Route = route
-			by[channel] = &api.Channel{ChannelSettings: s}
+			by[channel] = &channelSum{Channel: api.Channel{ChannelSettings: s}}
 		}
 		return by[channel]
 	}
@@ -73,22 +98,33 @@ func mergeChannels(tenant, after string, set map[postdate.Route]store.ChannelSet
 			of(name)
 		}
 	}
+	if pending != nil {
+		for name := range pending.Channels {
+			if string(name) > after {
+				of(name)
+			}
+		}
+	}
 	var end postdate.Channel // "": none
+	resting := 0
 	for node, report := range reports {
 		var last postdate.Channel
 		for _, c := range report.Channels {
 			if string(c.Channel) > after {
-				addReport(of(c.Channel), node, &c)
+				of(c.Channel).add(node, &c, report.Rest)
 				last = max(last, c.Channel)
 			}
 		}
 		if report.More && last != "" && (end == "" || last < end) {
 			end = last
 		}
+		if report.Rest {
+			resting++
+		}
 	}
 	for name, c := range by {
 		if end == "" || name <= end {
-			list.Channels = append(list.Channels, *c)
+			list.Channels = append(list.Channels, c.result(resting+c.knowing == len(reports), pending))
 		}
 	}
 	list.More = end != "" // there may be others after it
@@ -96,8 +132,28 @@ func mergeChannels(tenant, after string, set map[postdate.Route]store.ChannelSet
 	return list
 }
 
-// addReport adds what a node reports of a channel.
-func addReport(to *api.Channel, node string, r *channelReport) {
+// result is the channel with its rate, if that is known, and what is pending of it.
+func (c *channelSum) result(rateKnown bool, pending *store.Pending) api.Channel {
+	if rateKnown {
+		c.PerSecond = &c.perSecond
+	}
+	if pending != nil {
+		if n, known := pending.Of(c.Route.Channel()); known {
+			c.Pending, c.Exact = &n, pending.Exact
+		}
+	}
+	return c.Channel
+}
+
+// add adds what a node reports. If all is at rest that it does not report, its rate is counted as known already.
+func (to *channelSum) add(node string, r *channelReport, restKnown bool) {
+	if restKnown {
+		to.knowing--
+	}
+	if r.PerSecond != nil {
+		to.knowing++
+		to.perSecond += *r.PerSecond
+	}
 	to.Down = to.Down || r.Down
 	to.Parked = to.Parked || r.Parked
 	to.InHand += r.InHand
@@ -118,13 +174,14 @@ func (c clusterChannels) List(ctx context.Context, tenant, after string) (api.Ch
 	n := c.node
 	about := tenant + "\x00" + after
 	list, err, _ := n.watch.asks.Do(string(questionChannels)+about, func() (any, error) {
+		look := n.pending.look(tenant) // meanwhile
 		own, err := n.reportChannels(ctx, about)
 		if err != nil {
 			return api.ChannelList{}, err
 		}
 		reports, missing := reportsOf[channelsReport](n.ask(ctx, questionChannels, about))
 		reports[n.c.NodeID] = own
-		list := mergeChannels(tenant, after, n.control.channels(), reports)
+		list := mergeChannels(tenant, after, n.control.channels(), reports, look.result(ctx))
 		list.Missing = missing
 		return list, nil
 	})
@@ -138,7 +195,8 @@ func (n *Node) reportChannels(ctx context.Context, about string) (r channelsRepo
 		return r, err
 	}
 	tenant, after, _ := strings.Cut(about, "\x00")
-	return channelsIn(views, tenant, after), nil
+	rates := n.watch.channelRates(tenant)
+	return channelsIn(views, &rates, tenant, after), nil
 }
 
 // Change implements api.Channels.

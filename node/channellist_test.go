@@ -10,6 +10,7 @@ import (
 
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/api"
+	"github.com/postdate/postdate/internal/stats"
 	"github.com/postdate/postdate/poller"
 	"github.com/postdate/postdate/store"
 )
@@ -44,13 +45,43 @@ func TestMergeOfChannels(t *testing.T) {
 		{ChannelSettings: set[route("inbox:x")], Down: true, InHand: 5, InFlight: 3, LastError: "never", LastErrorAt: 7, LastErrorNode: "b"},
 		{ChannelSettings: store.ChannelSettings{Route: route("inbox:y")}, Down: true, InHand: 1, Parked: true},
 	}}
-	if got := mergeChannels("acme", "", set, reports); !reflect.DeepEqual(got, want) {
+	if got := mergeChannels("acme", "", set, reports, nil); !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 	want.Channels = want.Channels[2:]
-	if got := mergeChannels("acme", "inbox:x", set, reports); !reflect.DeepEqual(got, want) {
+	if got := mergeChannels("acme", "inbox:x", set, reports, nil); !reflect.DeepEqual(got, want) {
 		t.Errorf("behind inbox:x: got %+v, want %+v", got, want)
 	}
+}
+
+// The rate of a channel is the sum of all nodes', if each of them knows its own. What is pending is that of the store.
+func TestRatesAndPendingInTheMerge(t *testing.T) {
+	rate := func(perSecond float64) *float64 { return &perSecond }
+	reports := map[string]channelsReport{
+		"a": {Rest: true, Channels: []channelReport{{Channel: "inbox:x", PerSecond: rate(2)}, {Channel: "https://host/y"}}},
+		"b": {Rest: true, Channels: []channelReport{{Channel: "inbox:x", PerSecond: rate(.5)}, {Channel: "inbox:z", PerSecond: rate(4)}}},
+	}
+	pending := &store.Pending{Exact: true, Channels: map[postdate.Channel]store.PendingCount{"inbox:far": {All: 7}, "inbox:x": {All: 5, Due: 2}}}
+	check := func(when string, want ...api.Channel) {
+		t.Helper()
+		for i := range want {
+			want[i].Exact = want[i].Pending != nil
+		}
+		if got := mergeChannels("acme", "", nil, reports, pending); !reflect.DeepEqual(got.Channels, want) {
+			t.Errorf("%s: got %+v, want %+v", when, got.Channels, want)
+		}
+	}
+	of := func(name postdate.Channel, perSecond *float64, pending *store.PendingCount) api.Channel {
+		settings := store.ChannelSettings{Route: postdate.RouteOf("acme", name)}
+		return api.Channel{ChannelSettings: settings, PerSecond: perSecond, Pending: pending}
+	}
+	none := &store.PendingCount{}
+	check("all know", of("https://host/y", nil, none), of("inbox:far", rate(0), &store.PendingCount{All: 7}),
+		of("inbox:x", rate(2.5), &store.PendingCount{All: 5, Due: 2}), of("inbox:z", rate(4), none))
+	pending.More = true
+	reports["c"] = channelsReport{Channels: []channelReport{{Channel: "inbox:z", PerSecond: rate(1)}}} // its other channels share a series
+	check("c knows one", of("https://host/y", nil, nil), of("inbox:far", nil, &store.PendingCount{All: 7}),
+		of("inbox:x", nil, &store.PendingCount{All: 5, Due: 2}), of("inbox:z", rate(5), nil))
 }
 
 // An answer is bounded, whatever a node knows, and whoever reads on from its end gets every channel once, with what
@@ -62,13 +93,14 @@ func TestChannelsThatExceedAnAnswer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			some := slices.DeleteFunc(slices.Clone(views), func(v poller.ChannelView) bool { return v.Route[len(v.Route)-1]%2 == 0 })
 			all := slices.Concat(viewsOf("abc", 10, 0), views, viewsOf("beta", 10, 0))
+			none := &stats.ChannelRates{}
 			seen, lists := []postdate.Route{}, 0
 			for after, more := "", true; more; lists++ {
-				a, b := channelsIn(all, "acme", after), channelsIn(some, "acme", after)
+				a, b := channelsIn(all, none, "acme", after), channelsIn(some, none, "acme", after)
 				if text, err := json.Marshal(a); err != nil || len(text) > 600<<10 || len(a.Channels) > reportChannelsMax {
 					t.Fatalf("an answer has %d channels and %d bytes, %v", len(a.Channels), len(text), err)
 				}
-				list := mergeChannels("acme", after, nil, map[string]channelsReport{"a": a, "b": b})
+				list := mergeChannels("acme", after, nil, map[string]channelsReport{"a": a, "b": b}, nil)
 				for _, c := range list.Channels {
 					seen = append(seen, c.Route)
 					if want := map[bool]int{true: 2, false: 1}[slices.ContainsFunc(some, func(v poller.ChannelView) bool { return v.Route == c.Route })]; c.InHand != want {
@@ -88,7 +120,7 @@ func TestChannelsThatExceedAnAnswer(t *testing.T) {
 func TestOddReportsOfChannels(t *testing.T) {
 	list := mergeChannels("acme", "inbox:b", nil, map[string]channelsReport{
 		"a": {More: true}, "b": {More: true, Channels: []channelReport{{Channel: "inbox:a"}}}, "c": {Channels: []channelReport{{Channel: "inbox:c"}}},
-	})
+	}, nil)
 	if len(list.Channels) != 1 || list.More {
 		t.Errorf("got %+v", list)
 	}

@@ -40,6 +40,7 @@ type Node struct {
 	channels   *channels
 	control    *control
 	watch      *watch
+	pending    *pendingLooks
 	cluster    *cluster // nil if the store serves this node only
 	loop       *loop
 	quota      *quota.Keeper
@@ -51,7 +52,7 @@ type Node struct {
 	profiles   *profiles      // nil: none are served
 	serving    sync.WaitGroup // the HTTP server
 	files      files
-	background sync.WaitGroup  // the loop, control, watch and cluster
+	background sync.WaitGroup  // the loop, control, watch, looks and cluster
 	life       context.Context // ends when the node is closed
 	quit       context.CancelFunc
 
@@ -163,6 +164,8 @@ func (n *Node) open(ctx context.Context) error {
 	}
 	n.loop.channels, n.loop.tracer = n.channels, n.traces.tracerOf()
 	n.watch = &watch{now: n.wall, metrics: n.metrics, loop: n.loop}
+	n.pending = &pendingLooks{store: n.store, now: n.wall, life: n.life, background: &n.background,
+		looks: map[string]*pendingLook{}}
 	n.quota = quota.NewKeeper(n.c.Quota, n.store, n.nodes, time.Now)
 	n.metrics.MustRegister(n.quota)
 	n.loop.jobs = &jobs{store: n.store, messages: n.quota.Hold(n.store), now: n.wall, passed: n.passed,

@@ -85,6 +85,16 @@ func (w *watch) report(tenant string) stats.Report {
 	return n
 }
 
+// channelRates has this node's rates of a tenant's channels.
+func (w *watch) channelRates(tenant string) stats.ChannelRates {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if time.Since(w.readAt) > freshFor {
+		w.read()
+	}
+	return w.recorder.ChannelRates(tenant)
+}
+
 // pending is what of a tenant, or of all, is pending in the whole store; nil: not known.
 func (w *watch) pending(tenant string) *stats.Pending {
 	w.mu.Lock()

@@ -19,9 +19,12 @@ func newChannels(p process) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "channels",
 		Short: "Show the channels of the cluster, and which of them are down",
-		Long: `Show the channels that have messages in the memory of a node, or messages that
-wait for them while they are down, and those of which something is set. IN HAND and
-IN FLIGHT are sums over all nodes. A channel is down if it is down on any node.`,
+		Long: `Show the channels that have messages in the memory of a node, that delivered
+something in the last minute, of which something is set, or for which messages are
+pending. IN HAND and IN FLIGHT are sums over all nodes. A channel is down if it is
+down on any node. RATE is how many messages a second were delivered in the last
+minute. PENDING counts messages that are stored and not settled, and DUE those of
+them whose time has come; ~ marks an estimate, and ? what is not known.`,
 		Example: "  postdate channels",
 		Args:    cobra.NoArgs,
 	}
@@ -41,14 +44,16 @@ IN FLIGHT are sums over all nodes. A channel is down if it is down on any node.`
 func printChannels(cmd *cobra.Command, list *client.ChannelList) error {
 	out := cmd.OutOrStdout()
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "CHANNEL\tSTATE\tIN HAND\tIN FLIGHT\tPARKED\tMAX/S\tMAX IN FLIGHT\tON FAILURE\tLAST ERROR")
+	fmt.Fprintln(table, "CHANNEL\tSTATE\tRATE\tDUE\tPENDING\tIN HAND\tIN FLIGHT\tPARKED\tMAX/S\tMAX IN FLIGHT\t"+
+		"ON FAILURE\tLAST ERROR")
 	for _, c := range list.Channels {
 		lastError := c.LastError
 		if lastError != "" {
 			lastError = fmt.Sprintf("%s (%s, %s)", c.LastError, c.LastErrorNode, shownTime(c.LastErrorAt))
 		}
-		fmt.Fprintf(table, "%s\t%s\t%d\t%d\t%t\t%s\t%s\t%s\t%s\n", c.Channel, c.State, c.InHand, c.InFlight,
-			c.Parked, orDash(c.MaxPerSecond), orDash(float64(c.MaxInFlight)), cmp.Or(c.FailureChannel, "-"),
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%d\t%d\t%t\t%s\t%s\t%s\t%s\n", c.Channel, c.State,
+			shownRate(c.DeliveredPerSecond), shownCount(c.Due, c.Exact), shownCount(c.Pending, c.Exact), c.InHand,
+			c.InFlight, c.Parked, orDash(c.MaxPerSecond), orDash(float64(c.MaxInFlight)), cmp.Or(c.FailureChannel, "-"),
 			lastError)
 	}
 	if err := table.Flush(); err != nil || len(list.Missing) == 0 {
@@ -57,6 +62,23 @@ func printChannels(cmd *cobra.Command, list *client.ChannelList) error {
 	_, err := fmt.Fprintf(out, "no answer from %s: what they have in hand is missing\n",
 		strings.Join(list.Missing, ", "))
 	return err
+}
+
+func shownRate(perSecond *float64) string {
+	if perSecond == nil {
+		return "?"
+	}
+	return strconv.FormatFloat(*perSecond, 'f', -1, 64) + "/s"
+}
+
+func shownCount(n *int64, exact bool) string {
+	switch {
+	case n == nil:
+		return "?"
+	case exact:
+		return strconv.FormatInt(*n, 10)
+	}
+	return "~" + strconv.FormatInt(*n, 10)
 }
 
 func orDash(n float64) string {

@@ -351,9 +351,9 @@ BUCKET  OWNER     TOKEN  SETTLED UP TO             CLAIMED UP TO             LAG
 
 func TestChannels(t *testing.T) {
 	r := call([]string{"POSTDATE_SERVER=" + newStandIn().start(t)}, "", "channels")
-	want := result{stdout: `CHANNEL     STATE  IN HAND  IN FLIGHT  PARKED  MAX/S  MAX IN FLIGHT  ON FAILURE  LAST ERROR
-inbox:a     up     0        0          false   2.5    -              -           
-rabbitmq:b  down   3        1          true    -      -              inbox:f     refused (n2, 2027-01-31T09:30:00.000Z)
+	want := result{stdout: `CHANNEL     STATE  RATE        DUE  PENDING  IN HAND  IN FLIGHT  PARKED  MAX/S  MAX IN FLIGHT  ON FAILURE  LAST ERROR
+inbox:a     up     ?           ~0   ~1280    0        0          false   2.5    -              -           
+rabbitmq:b  down   1234.568/s  12   15       3        1          true    -      -              inbox:f     refused (n2, 2027-01-31T09:30:00.000Z)
 no answer from n3: what they have in hand is missing
 `}
 	if r != want {

@@ -55,8 +55,8 @@ func (s *standIn) handler() http.Handler {
 			           {"bucket":1,"owner":"","token":0,"checkpoint":"1970-01-01T00:00:00.000Z","claimed":"1970-01-01T00:00:00.000Z","lag":0}]}`)
 	})
 	mux.HandleFunc("GET /v1/channels", func(w http.ResponseWriter, _ *http.Request) {
-		io.WriteString(w, `{"channels":[{"channel":"inbox:a","state":"up","maxPerSecond":2.5},
-			{"channel":"rabbitmq:b","state":"down","inHand":3,"inFlight":1,"parked":true,"failureChannel":"inbox:f",
+		io.WriteString(w, `{"channels":[{"channel":"inbox:a","state":"up","maxPerSecond":2.5,"pending":1280,"due":0},
+			{"channel":"rabbitmq:b","state":"down","inHand":3,"inFlight":1,"parked":true,"deliveredPerSecond":1234.568,"pending":15,"due":12,"exact":true,"failureChannel":"inbox:f",
 			 "lastError":"refused","lastErrorAt":"2027-01-31T09:30:00.000Z","lastErrorNode":"n2"}],"missing":["n3"]}`)
 	})
 	mux.HandleFunc("GET /v1/stats", func(w http.ResponseWriter, _ *http.Request) {

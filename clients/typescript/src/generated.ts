@@ -333,7 +333,7 @@ export interface paths {
         };
         /**
          * Show the channels of the cluster
-         * @description The tenant's channels that have messages in the memory of a node, or parked, or of which something is set. Channels that are at rest and have no settings are not listed, although messages may be pending for them: the store counts what is pending by tenant, not by channel. GET /v1/upcoming shows which channels have most due. The node asks all others, and adds up what they answer; nodes that do not answer within half a second are in missing. Settings may be two seconds old. A page can be shorter than limit: there are more pages as long as there is a nextCursor.
+         * @description The tenant's channels that have messages in the memory of a node, that delivered something in the last minute, of which something is set, or for which messages are pending. The node asks all others, and adds up what they answer; nodes that do not answer within half a second are in missing. Settings may be two seconds old. What is pending is counted in the store, at a bounded cost: if that takes more than half a second, or fails, pending, due and exact are absent. A count is up to five seconds old. If more is pending than may be counted, the counts are estimated from a sample, and exact is false: a channel that has only a few messages may then be missing in the list, or have 0. The 1,000 channels that have most are counted; what others have is absent, and they are listed only for another reason. A page can be shorter than limit: there are more pages as long as there is a nextCursor.
          */
         get: operations["listChannels"];
         put?: never;
@@ -1237,7 +1237,7 @@ export interface components {
             maxPerSecond: number;
             maxInFlight: number;
             /**
-             * @description paused: an operator paused it. down: at least one node finds that it takes no messages at present; others may still deliver to it. up: neither, or no node has tried it lately.
+             * @description paused: an operator paused it. down: at least one node finds that it takes no messages at present; others may still deliver to it. up: neither, or it is at rest: no node has tried it lately.
              * @enum {string}
              */
             state: "up" | "down" | "paused";
@@ -1247,6 +1247,14 @@ export interface components {
             inFlight: number;
             /** @description Messages wait in the store for the channel to come back, on at least one node. */
             parked: boolean;
+            /** @description How many messages brokers confirmed in a second, over the last minute, on all nodes that answered: what postdate_publishes_total grew by. Absent: not known, as of channels that share a series with others. These are all webhooks at one host, unless nothing was delivered to it, and the channels beyond the first 200 of a node. */
+            deliveredPerSecond?: number;
+            /** @description Messages that are stored and not settled. Absent: not known. */
+            pending?: number;
+            /** @description Of these, those whose time has come. While the channel is paused or down, so many wait for it. Given with pending. */
+            due?: number;
+            /** @description False: pending and due are estimates. Given with pending. */
+            exact?: boolean;
             /** @description The broker's latest words that were no confirm, of those that nodes still know: a node forgets them when it has no more messages of the channel. Absent: none. */
             lastError?: string;
             /**
@@ -3256,6 +3264,10 @@ export interface operations {
                      *           "inHand": 1,
                      *           "inFlight": 1,
                      *           "parked": true,
+                     *           "deliveredPerSecond": 0.25,
+                     *           "pending": 1530,
+                     *           "due": 1207,
+                     *           "exact": true,
                      *           "lastError": "connection refused",
                      *           "lastErrorAt": "2027-01-31T09:29:58.120Z",
                      *           "lastErrorNode": "b"

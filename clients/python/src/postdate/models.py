@@ -475,7 +475,7 @@ class Channel(Model):
     max_in_flight: int
     state: Literal["up", "down", "paused"]
     """
-    paused: an operator paused it. down: at least one node finds that it takes no messages at present; others may still deliver to it. up: neither, or no node has tried it lately.
+    paused: an operator paused it. down: at least one node finds that it takes no messages at present; others may still deliver to it. up: neither, or it is at rest: no node has tried it lately.
     """
     in_hand: int
     """
@@ -488,6 +488,22 @@ class Channel(Model):
     parked: bool
     """
     Messages wait in the store for the channel to come back, on at least one node.
+    """
+    delivered_per_second: float | None = None
+    """
+    How many messages brokers confirmed in a second, over the last minute, on all nodes that answered: what postdate_publishes_total grew by. Absent: not known, as of channels that share a series with others. These are all webhooks at one host, unless nothing was delivered to it, and the channels beyond the first 200 of a node.
+    """
+    pending: int | None = None
+    """
+    Messages that are stored and not settled. Absent: not known.
+    """
+    due: int | None = None
+    """
+    Of these, those whose time has come. While the channel is paused or down, so many wait for it. Given with pending.
+    """
+    exact: bool | None = None
+    """
+    False: pending and due are estimates. Given with pending.
     """
     last_error: str | None = None
     """

@@ -1,0 +1,89 @@
+package node
+
+import (
+	"context"
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/store"
+)
+
+const (
+	// pendingFreshFor is for how long a look at what is pending serves all who ask.
+	pendingFreshFor = 5 * time.Second
+
+	// pendingTimeout is how long a look may take.
+	pendingTimeout = 5 * time.Second
+)
+
+// pendingLooks counts what is pending in the store. However many ask, a tenant has one look at a time, and one within
+// some seconds.
+type pendingLooks struct {
+	store      store.Messages
+	now        func() postdate.Time
+	life       context.Context // ends the looks
+	background *sync.WaitGroup // they run in it
+
+	mu    sync.Mutex
+	looks map[string]*pendingLook // by tenant
+}
+
+// pendingLook is one look at what is pending of a tenant.
+type pendingLook struct {
+	begun time.Time
+	done  chan struct{}  // closed at its end
+	found *store.Pending // then; nil: it failed
+}
+
+// over says whether the look has ended, and is too old to serve others.
+func (l *pendingLook) over() bool {
+	select {
+	case <-l.done:
+		return time.Since(l.begun) > pendingFreshFor
+	default:
+		return false
+	}
+}
+
+// result waits for the end of the look, for at most answerTimeout from its beginning: a store that hangs delays nobody
+// who asks after that. nil: what is pending is not known.
+func (l *pendingLook) result(ctx context.Context) *store.Pending {
+	ctx, cancel := context.WithDeadline(ctx, l.begun.Add(answerTimeout))
+	defer cancel()
+	select {
+	case <-l.done:
+		return l.found
+	case <-ctx.Done():
+	}
+	select {
+	case <-l.done: // long ago: the deadline too has passed
+		return l.found
+	default:
+		return nil
+	}
+}
+
+// look returns the latest look at what is pending of a tenant, or begins one if that is over.
+func (p *pendingLooks) look(tenant string) *pendingLook {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	maps.DeleteFunc(p.looks, func(_ string, l *pendingLook) bool { return l.over() })
+	l := p.looks[tenant]
+	if l == nil {
+		l = &pendingLook{begun: time.Now(), done: make(chan struct{})}
+		p.looks[tenant] = l
+		p.background.Go(func() { p.run(tenant, l) })
+	}
+	return l
+}
+
+func (p *pendingLooks) run(tenant string, l *pendingLook) {
+	defer close(l.done)
+	ctx, cancel := context.WithTimeout(p.life, pendingTimeout)
+	defer cancel()
+	if found, err := p.store.Pending(ctx, tenant, p.now()); err == nil { // the store's metrics count those that fail
+		l.found = &found
+	}
+}
