@@ -55,7 +55,7 @@ export function Time(props: { at: string; far?: boolean }) {
 
 const shades: Record<string, string> = {
   PENDING: "wait", DELIVERED: "good", DELIVERY_FAILED: "bad", CANCELLED: "off", EXPIRED: "off",
-  up: "good", down: "bad", paused: "off", running: "good", ending: "wait", ended: "off", alive: "good", lost: "bad",
+  up: "good", "at rest": "off", down: "bad", paused: "off", running: "good", ending: "wait", ended: "off", alive: "good", lost: "bad",
   left: "off", cancelled: "off", done: "good", SKIPPED: "off", delivered: "good", refused: "bad", unknown: "wait",
 };
 

@@ -43,7 +43,7 @@ test("Channels shows which brokers are down, and finds channels by name", async 
   await row(page, nobody).getByRole("link").focus();
   await page.keyboard.press("Enter");
   const dialog = page.getByRole("dialog", { name: nobody });
-  await expect(dialog).toContainText("some wait in the store until it is up again");
+  await expect(dialog).toContainText(/messages? waits? until it is up again/);
   await expect(dialog.getByRole("link", { name: "Its messages" })).toHaveAttribute("href", `/console/messages?channel=${encodeURIComponent(nobody)}`);
   await expect(dialog.getByRole("link", { name: "Its failed messages" })).toHaveAttribute("href", `/console/failed?channel=${encodeURIComponent(nobody)}`);
   await page.keyboard.press("Escape");
@@ -64,7 +64,7 @@ test("Channels shows which brokers are down, and finds channels by name", async 
 test("Channels pauses, limits and redirects what the API then says", async ({ node, page }) => {
   const name = "inbox:orders";
   await page.goto(`${node.url}/console/channels`);
-  await expect(page.getByText("No channel has messages in hand or settings.")).toBeVisible();
+  await expect(page.getByText("No channel has messages, or settings.")).toBeVisible();
   await page.getByLabel("Another channel").fill(name);
   await page.keyboard.press("Enter");
   const dialog = page.getByRole("dialog", { name, exact: true });
@@ -137,7 +137,7 @@ test("Channels asks and changes only what somebody saw and changed", async ({ st
 
   // What it says of a resumed channel is so at once, before it is read again.
   await node.call("POST", "/v1/messages", { scheduleId: "m", channel: name, executionTime: soon(0), payload: 1 });
-  await expect(dialog.getByLabel("State")).toContainText("some wait in the store until it is resumed");
+  await expect(dialog.getByLabel("State")).toContainText(/messages? waits? until it is resumed/);
   await page.route("**/v1/channels*", (route) => (route.request().method() === "GET" ? undefined : route.continue()));
   await act(page, "Resume the channel");
   await expect(dialog).toContainText("It is resumed.");
@@ -153,6 +153,48 @@ test("Channels asks and changes only what somebody saw and changed", async ({ st
   await expect(dialog).toContainText("No limit is changed yet.");
   await page.getByRole("button", { name: "Set the failure channel" }).click();
   await expect(dialog).toContainText(`The failure channel is now ${failure}⟨U+202E⟩.`);
+});
+
+test("Channels shows rates, what waits for a channel, and channels at rest with messages for later", async ({ node, page }) => {
+  const send = async (name: string, n: number, at: string) => {
+    for (let i = 0; i < n; i++) await node.call("POST", "/v1/messages", { scheduleId: `${name}-${at}-${i}`, channel: name, executionTime: at, payload: 1 });
+  };
+  await node.call("PATCH", "/v1/channels", { channel: "inbox:paused", paused: true });
+  await send("inbox:busy", 3, soon(0));
+  await send("inbox:paused", 3, soon(0));
+  await send("inbox:paused", 2, soon(3600_000));
+  await send("inbox:later", 4, soon(86_400_000));
+  await page.goto(`${node.url}/console/channels`);
+  const cells = (name: string) => row(page, name).getByRole("cell");
+  await expect(cells("inbox:paused")).toHaveText(["inbox:paused", "paused", "0/s", "3", "5", /./, /./, /./, /./, /./]);
+  await expect(cells("inbox:later")).toHaveText(["inbox:later", "at rest", "0/s", "0", "4", "0", "0", /./, /./, /./]);
+  await expect(cells("inbox:busy")).toHaveText(["inbox:busy", "up", /^[\d.]+\/s$/, "0", "0", "0", "0", /./, /./, /./]);
+  await accessible(page);
+  await fits(page);
+
+  await row(page, "inbox:paused").getByRole("link").click();
+  const dialog = page.getByRole("dialog");
+  await expect(dialog).toContainText("3 messages wait until it is resumed");
+  await expect(dialog).toContainText("5 stored and not settled");
+  await page.getByRole("button", { name: "Close" }).click();
+
+  // Estimates are marked, and what is not known is not shown as nothing.
+  await page.route("**/v1/channels*", async (route) => {
+    const answer = await route.fetch();
+    const list = await answer.json();
+    for (const c of list.channels) {
+      c.exact = false;
+      if (c.channel === "inbox:busy") for (const name of ["deliveredPerSecond", "pending", "due"]) delete c[name];
+      if (c.channel === "inbox:later") c.pending = 1_234_567;
+    }
+    await route.fulfill({ response: answer, json: list });
+  });
+  await expect(cells("inbox:later")).toContainText(["about 1,234,567"]);
+  await expect(cells("inbox:busy")).toHaveText(["inbox:busy", "up", "–", "–", "–", "0", "0", /./, /./, /./]);
+  await row(page, "inbox:paused").getByRole("link").click();
+  await expect(dialog).toContainText("about 3 messages wait until it is resumed");
+  await accessible(page);
+  await fits(page);
 });
 
 test("Channels reads a long list page by page", async ({ node, page }) => {

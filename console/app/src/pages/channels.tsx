@@ -25,14 +25,26 @@ function useChannels() {
 
 const columns: Column<Channel>[] = [
   { name: "Channel", value: (c) => c.channel, cell: (c) => <Name channel={c.channel} /> },
-  { name: "State", value: (c) => c.state, cell: (c) => <Badge state={c.state} /> },
-  { name: "In flight", value: (c) => c.inFlight, number: true, cell: (c) => count(c.inFlight) },
+  { name: "State", value: stateOf, cell: (c) => <Badge state={stateOf(c)} /> },
+  { name: "Rate", value: (c) => c.deliveredPerSecond ?? -1, number: true, cell: (c) => rateOf(c) },
+  { name: "Due", value: (c) => c.due ?? -1, number: true, cell: (c) => counted(c.due, c.exact) },
+  { name: "Pending", value: (c) => c.pending ?? -1, number: true, cell: (c) => counted(c.pending, c.exact) },
   { name: "In hand", value: (c) => c.inHand, number: true, cell: (c) => count(c.inHand) },
-  { name: "Parked", value: (c) => (c.parked ? "yes" : "–") },
+  { name: "In flight", value: (c) => c.inFlight, number: true, cell: (c) => count(c.inFlight) },
   { name: "Limits", value: (c) => c.maxPerSecond, cell: (c) => limitsOf(c) },
   { name: "Failure channel", value: (c) => c.failureChannel ?? "", cell: (c) => <Cut text={c.failureChannel} /> },
   { name: "Last error", value: (c) => c.lastError ?? "", cell: (c) => (c.lastErrorAt ? <div class="dated"><small><Time at={c.lastErrorAt} /></small> <Cut text={c.lastError} /></div> : <>–</>) },
 ];
+
+/** stateOf is the state, and "at rest" if a channel that is up has nothing to do at present. */
+function stateOf(c: Channel): string {
+  return c.state === "up" && c.deliveredPerSecond === 0 && c.inHand === 0 && !c.parked && !c.due ? "at rest" : c.state;
+}
+
+const rateOf = ({ deliveredPerSecond }: Channel) => (deliveredPerSecond === undefined ? "–" : `${rate(deliveredPerSecond)}/s`);
+
+/** counted is a count, or an estimate, or a dash if it is not known. */
+const counted = (n: number | undefined, exact?: boolean) => (n === undefined ? "–" : `${exact ? "" : "about "}${count(n)}`);
 
 function limitsOf({ maxPerSecond, maxInFlight }: Pick<Channel, "maxPerSecond" | "maxInFlight">): string {
   const limits = [];
@@ -53,7 +65,7 @@ export function Channels() {
   const rows = useMemo(() => channels?.filter((c) => c.channel.toLowerCase().includes(name.toLowerCase())), [channels, name]);
   const whose = tenant.value ? ` of tenant ${tenant.value}` : "";
   return (
-    <Page title="Channels" fault={fault} about={`The channels${whose} with messages in the memory of nodes, with parked messages, or with settings. Others are at rest.`}>
+    <Page title="Channels" fault={fault} about={`The channels${whose} with messages that wait, deliveries in the last minute, or settings. Rate: deliveries per second, in the last minute. Due: messages whose time has come. Pending: all that are stored and not settled. –: not known.`}>
       <Missing nodes={missing} means="what only it knows is missing here" />
       <div class="row">
         <label>
@@ -65,7 +77,7 @@ export function Channels() {
       {channels && !complete && <p class="about" role="status">{count(channels.length)} channels so far: reading on.</p>}
       {rows && (
         <Table label="Channels" columns={columns} rows={rows} id={(c) => c.channel} sortable
-          empty={name && channels!.length > 0 ? "No name contains that." : "No channel has messages in hand or settings."} />
+          empty={name && channels!.length > 0 ? "No name contains that." : "No channel has messages, or settings."} />
       )}
       {channel && channels && (
         <OfChannel key={channel} name={channel} state={channels.find((c) => c.channel === channel)} complete={complete} close={() => open("")} again={again} />
@@ -109,7 +121,7 @@ function OfChannel(props: { name: string; state: Channel | undefined; complete: 
   };
   return (
     <Dialog title={name} onClose={props.close}>
-      {c ? <State channel={c} /> : <p>{props.complete ? "Nothing is set for this channel, and no node has messages of it in hand." : "It is not read yet."}</p>}
+      {c ? <State channel={c} /> : <p>{props.complete ? "Nothing is set for this channel, and no messages of it were found." : "It is not read yet."}</p>}
       {may("sched:r") && <p><a href={link("messages", { channel: name })}>Its messages</a> · <a href={link("failed", { channel: name })}>Its failed messages</a></p>}
       {may("channels:w") && (c || props.complete) && <Settings name={name} state={c} change={change} />}
       <footer>
@@ -124,19 +136,30 @@ function withSettings(c: Channel | undefined, now: Now): Channel {
   return { inHand: 0, inFlight: 0, parked: false, ...c, failureChannel: undefined, ...now, state };
 }
 
-const waits = {
-  up: "some wait in the store: they go out now, as fast as the limits allow",
-  down: "some wait in the store until it is up again",
-  paused: "some wait in the store until it is resumed",
-};
+/** waits says what is known of the messages whose time has come. */
+function waits({ state, parked, due, exact }: Channel): string {
+  if (due === undefined && !parked) return "not known";
+  if (due === 0 && !parked) return "none waits";
+  const some = due ? `${counted(due, exact)} ${due === 1 ? "message waits" : "messages wait"}` : "some messages wait";
+  switch (state) {
+    case "up":
+      return `${some}, and ${due === 1 ? "goes" : "go"} out as fast as the limits allow`;
+    case "down":
+      return `${some} until it is up again`;
+    case "paused":
+      return `${some} until it is resumed`;
+  }
+}
 
 function State({ channel: c }: { channel: Channel }) {
   return (
     <Facts form="short" label="State" facts={[
-      ["State", <Badge state={c.state} />],
-      ["In flight", `${count(c.inFlight)} at the broker`],
+      ["State", <Badge state={stateOf(c)} />],
+      ["Rate", c.deliveredPerSecond === undefined ? "not known: it shares its metrics with other channels" : `${rateOf(c)}, in the last minute`],
+      ["Due", waits(c)],
+      ["Pending", c.pending === undefined ? "not known" : `${counted(c.pending, c.exact)} stored and not settled`],
       ["In hand", `${count(c.inHand)} in the memory of nodes`],
-      ["Parked", c.parked ? waits[c.state] : "none"],
+      ["In flight", `${count(c.inFlight)} at the broker`],
       ["Limits", limitsOf(c)],
       ["Failure channel", visible(c.failureChannel ?? "none")],
       [
