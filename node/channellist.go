@@ -37,19 +37,20 @@ type channelReport struct {
 
 // channelsIn reports the tenant's channels among views and rates, those after a name.
 func channelsIn(views []poller.ChannelView, rates *stats.ChannelRates, tenant, after string) channelsReport {
-	views = slices.DeleteFunc(slices.Clone(views), func(v poller.ChannelView) bool { return v.Route.Tenant() != tenant })
-	known := map[postdate.Route]bool{}
+	own, known := []poller.ChannelView{}, map[postdate.Route]bool{}
 	for _, v := range views {
-		known[v.Route] = true
+		if v.Route.Tenant() == tenant {
+			own, known[v.Route] = append(own, v), true
+		}
 	}
 	for _, channel := range rates.Active() {
 		if route := postdate.RouteOf(tenant, channel); !known[route] {
-			views = append(views, poller.ChannelView{Route: route})
+			own = append(own, poller.ChannelView{Route: route})
 		}
 	}
-	slices.SortFunc(views, func(a, b poller.ChannelView) int { return cmp.Compare(a.Route, b.Route) })
+	slices.SortFunc(own, func(a, b poller.ChannelView) int { return cmp.Compare(a.Route, b.Route) })
 	r, size := channelsReport{Rest: rates.Rest()}, 0
-	for _, v := range views {
+	for _, v := range own {
 		name := v.Route.Channel()
 		if string(name) <= after {
 			continue

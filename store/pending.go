@@ -30,8 +30,8 @@ func (p *Pending) Of(channel postdate.Channel) (n PendingCount, known bool) {
 }
 
 // PendingQuery asks for all of a tenant's PENDING messages, whatever they wait for. The first slot has those whose time
-// has come by now. Of the others, each slot ends sixteen times as far off as the one before, so that a store that reads only
-// the beginnings of slots finds what is due soon and what is due in years.
+// has come by now. Of the others, each slot ends sixteen times as far off as the one before, so that a store that reads
+// only the beginnings of slots finds what is due soon and what is due in years.
 func PendingQuery(tenant string, now postdate.Time) UpcomingQuery {
 	return UpcomingQuery{Tenant: tenant, To: postdate.Far + 1, later: now + 1} // paused series lie at Far
 }
