@@ -63,6 +63,8 @@ const limit = (name: string, used?: string, write: (n: number) => string = count
 });
 
 const sumOf = (rows: any[], field: string) => rows.reduce((sum: number, row: any) => sum + row[field], 0);
+const ofDefault = ['tenant="default"'];
+const confirmed = (metrics: Metrics, ...labels: string[]) => metrics.sum("postdate_publishes_total", 'outcome="confirmed"', ...ofDefault, ...labels);
 const owned = ({ cluster }: World, of: string) => cluster.buckets.filter((b: any) => b.owner === of).length;
 const stored = "it is of one message, and metrics are of all";
 const ownersOnly = "the owner of a bucket is in the store only";
@@ -125,6 +127,23 @@ const lines: Record<string, Record<string, Line>> = {
     },
   },
   channels: {
+    "Channels: Rate": {
+      // The minute grows, so the rate goes on falling.
+      api: ({ channels }, of) => (channels.get(of).deliveredPerSecond > 0 ? /^[\d.]+\/s$/ : "0/s"),
+      metric: ({ channels, metrics }) => {
+        const some = [...channels.values()].filter((c) => c.deliveredPerSecond > 0).map((c) => c.channel);
+        const all = (names: string[]) => names.reduce((sum, name) => sum + confirmed(metrics, `channel="${name}"`), 0);
+        return [all(some), confirmed(metrics)];
+      },
+    },
+    "Channels: Due": {
+      api: ({ channels }, of) => count(channels.get(of).due),
+      metric: "metrics do not count by channel what is stored",
+    },
+    "Channels: Pending": {
+      api: ({ channels }, of) => count(channels.get(of).pending),
+      metric: ({ channels, metrics }) => [sumOf([...channels.values()], "pending"), metrics.most("postdate_pending_messages", ...ofDefault)],
+    },
     "Channels: In flight": {
       api: ({ channels }, of) => count(channels.get(of).inFlight),
       metric: ({ channels, metrics }) => [sumOf([...channels.values()], "inFlight"), metrics.sum("postdate_webhook_in_flight")],
