@@ -14,7 +14,7 @@ import (
 	"github.com/postdate/postdate/internal/nodetest"
 )
 
-// consoles are what the pages of ten open consoles read again and again (console/app/src/pages), and how often.
+// consoles are what the pages of ten open consoles read again and again, as often as these do (console/app/src/pages).
 var consoles = []struct {
 	open  int
 	path  string
@@ -23,9 +23,9 @@ var consoles = []struct {
 	{3, "/v1/stats", 2 * time.Second},
 	{2, "/v1/upcoming?from=%s&to=%s", 5 * time.Second},
 	{2, "/v1/cluster", time.Second},
-	{1, "/v1/channels?limit=1000", 2 * time.Second},
-	{1, "/v1/failures", 10 * time.Second},
-	{1, "/v1/messages?status=PENDING&limit=100", 2 * time.Second},
+	{1, "/v1/channels", 2 * time.Second},
+	{1, "/v1/failures", 5 * time.Second},
+	{1, "/v1/messages?status=PENDING&limit=100", 5 * time.Second}, // a person searches
 }
 
 // BenchmarkConsoles shows what ten open consoles cost the API's other callers, on a node with a million pending
