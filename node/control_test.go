@@ -8,6 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/node/machine"
 	"github.com/postdate/postdate/poller"
@@ -16,7 +18,7 @@ import (
 	"github.com/postdate/postdate/store/storetest"
 )
 
-// hangingChannels is a store that does not answer what channels have settings.
+// hangingChannels is a store that does not answer what channels have settings, nor what is pending.
 type hangingChannels struct {
 	*storetest.Mem
 	asked, answer chan struct{}
@@ -26,6 +28,11 @@ func (h hangingChannels) Channels(context.Context) ([]store.ChannelSettings, err
 	close(h.asked)
 	<-h.answer
 	return nil, nil
+}
+
+func (h hangingChannels) Pending(context.Context, string, postdate.Time) (store.Pending, error) {
+	<-h.answer
+	return store.Pending{}, nil
 }
 
 // Whoever looks into an outage asks for the channels first: the answer must not wait for the
@@ -41,12 +48,16 @@ func TestChannelsWhileTheStoreHangs(t *testing.T) {
 	read := make(chan error)
 	go func() { read <- c.read(t.Context()) }()
 	<-hangs.asked
-	n := &Node{c: Config{NodeID: "a"}, loop: l, control: c, watch: &watch{}}
+	now := func() postdate.Time { return 1000 }
+	n := &Node{c: Config{NodeID: "a"}, loop: l, control: c, watch: &watch{now: now, metrics: prometheus.NewRegistry()}}
+	n.pending = &pendingLooks{store: hangs, now: now, life: t.Context(), background: &n.background,
+		looks: map[string]*pendingLook{}}
 	list, err := clusterChannels{n}.List(t.Context(), postdate.DefaultTenant, "")
 	if err != nil || len(list.Channels) != 1 || !list.Channels[0].Down {
 		t.Errorf("got %+v, %v", list, err)
 	}
 	close(hangs.answer)
+	n.background.Wait()
 	if err := <-read; err != nil {
 		t.Error(err)
 	}

@@ -29,11 +29,11 @@ const columns: Column<Channel>[] = [
   { name: "Rate", value: (c) => c.deliveredPerSecond ?? -1, number: true, cell: (c) => rateOf(c) },
   { name: "Due", value: (c) => c.due ?? -1, number: true, cell: (c) => counted(c.due, c.exact) },
   { name: "Pending", value: (c) => c.pending ?? -1, number: true, cell: (c) => counted(c.pending, c.exact) },
+  { name: "Last error", value: (c) => c.lastError ?? "", cell: (c) => (c.lastErrorAt ? <div class="dated"><small><Time at={c.lastErrorAt} /></small> <Cut text={c.lastError} /></div> : <>–</>) },
   { name: "In hand", value: (c) => c.inHand, number: true, cell: (c) => count(c.inHand) },
   { name: "In flight", value: (c) => c.inFlight, number: true, cell: (c) => count(c.inFlight) },
   { name: "Limits", value: (c) => c.maxPerSecond, cell: (c) => limitsOf(c) },
   { name: "Failure channel", value: (c) => c.failureChannel ?? "", cell: (c) => <Cut text={c.failureChannel} /> },
-  { name: "Last error", value: (c) => c.lastError ?? "", cell: (c) => (c.lastErrorAt ? <div class="dated"><small><Time at={c.lastErrorAt} /></small> <Cut text={c.lastError} /></div> : <>–</>) },
 ];
 
 /** stateOf is the state, and "at rest" if a channel that is up has nothing to do at present. */
