@@ -22,8 +22,9 @@ const (
 // channelsReport has what one node knows of a tenant's channels whose names come after a name.
 type channelsReport struct {
 	Channels []channelReport
-	More     bool // it knows others after the last
-	Rest     bool // brokers confirmed nothing of others in the last minute
+	More     bool     // it knows others after the last
+	Rest     bool     // brokers confirmed nothing of others in the last minute, but for those that Shared names
+	Shared   []string // hosts, as metrics name them, whose webhooks took something in that minute
 }
 
 type channelReport struct {
@@ -49,7 +50,7 @@ func channelsIn(views []poller.ChannelView, rates *stats.ChannelRates, tenant, a
 		}
 	}
 	slices.SortFunc(own, func(a, b poller.ChannelView) int { return cmp.Compare(a.Route, b.Route) })
-	r, size := channelsReport{Rest: rates.Rest()}, 0
+	r, size := channelsReport{Rest: rates.Rest(), Shared: rates.Shared()}, 0
 	for _, v := range own {
 		name := v.Route.Channel()
 		if string(name) <= after {
@@ -106,8 +107,8 @@ func mergeChannels(tenant, after string, set map[postdate.Route]store.ChannelSet
 			}
 		}
 	}
-	var end postdate.Channel // "": none
-	resting := 0
+	var end postdate.Channel               // "": none
+	resting, shared := 0, map[string]int{} // nodes, by host
 	for node, report := range reports {
 		var last postdate.Channel
 		for _, c := range report.Channels {
@@ -121,11 +122,15 @@ func mergeChannels(tenant, after string, set map[postdate.Route]store.ChannelSet
 		}
 		if report.Rest {
 			resting++
+			for _, host := range report.Shared {
+				shared[host]++
+			}
 		}
 	}
 	for name, c := range by {
 		if end == "" || name <= end {
-			list.Channels = append(list.Channels, c.result(resting+c.knowing == len(reports), pending))
+			known := resting-shared[name.Shown()]+c.knowing == len(reports)
+			list.Channels = append(list.Channels, c.result(known, pending))
 		}
 	}
 	list.More = end != "" // there may be others after it

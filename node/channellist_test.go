@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/api"
 	"github.com/postdate/postdate/internal/stats"
@@ -82,6 +84,30 @@ func TestRatesAndPendingInTheMerge(t *testing.T) {
 	reports["c"] = channelsReport{Channels: []channelReport{{Channel: "inbox:z", PerSecond: rate(1)}}} // its other channels share a series
 	check("c knows one", of("https://host/y", nil, nil), of("inbox:far", nil, &store.PendingCount{All: 7}),
 		of("inbox:x", nil, &store.PendingCount{All: 5, Due: 2}), of("inbox:z", rate(5), nil))
+}
+
+// A node forgets a webhook when it has no more of its messages. What its host took is then not the rate of none.
+func TestRatesOfWebhooksThatNodesForgot(t *testing.T) {
+	var r stats.Recorder
+	registry := prometheus.NewRegistry()
+	publishes := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "postdate_publishes_total"}, []string{"tenant", "channel", "outcome"})
+	registry.MustRegister(publishes)
+	for at := range postdate.Time(2) {
+		publishes.WithLabelValues("acme", "https://host", "confirmed").Add(60)
+		families, err := registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Record(10_000*(1+at), stats.Read(families))
+	}
+	rates := r.ChannelRates("acme")
+	reports := map[string]channelsReport{"a": channelsIn(nil, &rates, "acme", ""), "b": {Rest: true}}
+	pending := &store.Pending{Exact: true, Channels: map[postdate.Channel]store.PendingCount{"https://host/x": {All: 1}, "https://quiet/x": {All: 1}}}
+	for _, c := range mergeChannels("acme", "", nil, reports, pending).Channels {
+		if known := c.PerSecond != nil; known != (c.Route.Channel() == "https://quiet/x") {
+			t.Errorf("the rate of %s is known: %t", c.Route.Channel(), known)
+		}
+	}
 }
 
 // An answer is bounded, whatever a node knows, and whoever reads on from its end gets every channel once, with what

@@ -77,7 +77,19 @@ func (r *ChannelRates) Active() (channels []postdate.Channel) {
 	return channels
 }
 
-// Rest says whether brokers confirmed nothing of channels that have no rate of their own.
+// Shared are the names of series that several channels share, as the webhooks at one host do, if brokers confirmed
+// something of these.
+func (r *ChannelRates) Shared() (names []string) {
+	for name := range r.confirmed {
+		if named(name) == "" {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// Rest says whether brokers confirmed nothing of channels that have no rate of their own, but for those of
+// [ChannelRates.Shared].
 func (r *ChannelRates) Rest() bool { return !r.shared }
 
 // named is the channel whose series this is; "": that of several, as of the webhooks at one host.

@@ -64,7 +64,10 @@ func TestChannelRates(t *testing.T) {
 			t.Errorf("all that has no rate of %s rests: %t", tenant, rates.Rest())
 		}
 	}
-	beta := r.ChannelRates("beta")
+	acme, beta := r.ChannelRates("acme"), r.ChannelRates("beta")
+	if got := acme.Shared(); !reflect.DeepEqual(got, []string{"https://host"}) {
+		t.Errorf("several channels share %v", got)
+	}
 	if got := beta.Active(); !reflect.DeepEqual(got, []postdate.Channel{"inbox:a"}) {
 		t.Errorf("active are %v", got)
 	}
