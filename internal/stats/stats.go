@@ -155,6 +155,7 @@ func Merge(at postdate.Time, nodes map[string]Report) Stats {
 			}
 		}
 	}
+	sum.ChannelsDown = max(sum.ChannelsDown, len(sum.Down)) // nodes may find different ones down
 	for _, slot := range sum.Slots[len(sum.Slots)-1-lastMinuteSlots:] {
 		if s.LastMinute.From == 0 {
 			s.LastMinute.From = slot.From
