@@ -23,10 +23,11 @@ type PendingCount struct {
 	Due int64 // of these, those whose time has come: they may wait for their channel
 }
 
-// Of is how many a channel has. It is not known if there are more channels than are named.
+// Of is how many a channel has. Of one that is not named it is not known if there are more than are named, or may be:
+// what other tenants have can hide all from an estimate.
 func (p *Pending) Of(channel postdate.Channel) (n PendingCount, known bool) {
 	n, named := p.Channels[channel]
-	return n, named || !p.More
+	return n, named || p.Exact && !p.More
 }
 
 // PendingQuery asks for all of a tenant's PENDING messages, whatever they wait for. The first slot has those whose time

@@ -37,6 +37,11 @@ func TestPendingOfManyChannels(t *testing.T) {
 		f.Add(i%2, name(i), ForTime, 2)
 	}
 	p := f.Pending()
+	if _, known := p.Of("inbox:x"); known {
+		t.Error("an estimate tells of a channel of which it found nothing")
+	}
+	f.Exact = true
+	p = f.Pending()
 	if n, known := p.Of("inbox:x"); p.More || !known || n != (PendingCount{}) {
 		t.Errorf("of a channel that has none %+v is known: %t", n, known)
 	}

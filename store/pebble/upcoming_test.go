@@ -228,3 +228,20 @@ func TestUpcomingBesideDamagedMessages(t *testing.T) {
 		t.Errorf("the log says %q", text)
 	}
 }
+
+// What others have may hide all that a tenant has from a bounded look. Then nothing is said, and not that there is none.
+func TestPendingHiddenByOthers(t *testing.T) {
+	s, _ := upcomingStore(t, 1)
+	layUpcoming(t, s, "b", 40_000, 100, upcomingBegin)
+	layUpcoming(t, s, "c", 5_000, 100, upcomingBegin+200_000)
+	if err := s.db.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	p, err := s.Pending(t.Context(), "c", upcomingBegin+400_000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, known := p.Of("inbox:c-0"); known && n.Due < 100 {
+		t.Errorf("of 1,667 messages that are due, %+v are known", n)
+	}
+}
