@@ -152,23 +152,23 @@ func (c *channelSum) result(rateKnown bool, pending *store.Pending) api.Channel 
 }
 
 // add adds what a node reports. If all is at rest that it does not report, its rate is counted as known already.
-func (to *channelSum) add(node string, r *channelReport, restKnown bool) {
+func (c *channelSum) add(node string, r *channelReport, restKnown bool) {
 	if restKnown {
-		to.knowing--
+		c.knowing--
 	}
 	if r.PerSecond != nil {
-		to.knowing++
-		to.perSecond += *r.PerSecond
+		c.knowing++
+		c.perSecond += *r.PerSecond
 	}
-	to.Down = to.Down || r.Down
-	to.Parked = to.Parked || r.Parked
-	to.InHand += r.InHand
-	to.InFlight += r.InFlight
+	c.Down = c.Down || r.Down
+	c.Parked = c.Parked || r.Parked
+	c.InHand += r.InHand
+	c.InFlight += r.InFlight
 	if r.LastError == "" {
 		return
 	}
-	if newer := cmp.Or(cmp.Compare(r.LastErrorAt, to.LastErrorAt), cmp.Compare(node, to.LastErrorNode)); newer > 0 {
-		to.LastError, to.LastErrorAt, to.LastErrorNode = r.LastError, r.LastErrorAt, node
+	if newer := cmp.Or(cmp.Compare(r.LastErrorAt, c.LastErrorAt), cmp.Compare(node, c.LastErrorNode)); newer > 0 {
+		c.LastError, c.LastErrorAt, c.LastErrorNode = r.LastError, r.LastErrorAt, node
 	}
 }
 
