@@ -52,7 +52,7 @@ test("Now says whose figures it shows", async ({ start, page }) => {
   await logIn(adminKey);
   await expect(whose).toContainText("in the whole cluster (other pages show the messages of one tenant, now default)");
 
-  // A channel of another tenant is down: its link leads to it.
+  // A channel of another tenant is down: its name leads to it.
   await expect(figureValue(page, "Channels down")).toHaveText("0");
   const beta = await node.call("POST", "/v1/keys", { tenant: "beta", scopes: ["sched:w"] }, adminKey);
   await node.call("POST", "/v1/messages", { channel: "rabbitmq:orders", delay: "0s", payload: 1 }, beta.key);
@@ -60,7 +60,7 @@ test("Now says whose figures it shows", async ({ start, page }) => {
   await expect(figureValue(page, "Channels down")).toHaveText("1");
   await accessible(page);
   await fits(page);
-  await page.getByRole("link", { name: "rabbitmq:orders" }).click();
+  await page.getByRole("button", { name: "rabbitmq:orders" }).click();
   await expect(page.getByText("You act for tenant beta")).toBeVisible();
   await expect(page.getByRole("dialog")).toContainText("rabbitmq:orders");
   await page.getByRole("button", { name: "Close" }).click();

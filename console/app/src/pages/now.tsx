@@ -1,5 +1,6 @@
 // Now: what the cluster does, live.
 import { useMemo } from "preact/hooks";
+import { useLocation } from "preact-iso";
 import { type Schemas, answer, api } from "../api";
 import { Chart, durations } from "../chart";
 import { link } from "../filter";
@@ -66,9 +67,16 @@ function Figures({ stats }: { stats: Schemas["Stats"] }) {
   );
 }
 
-/** Down names channels that are down. Each leads to its page, for which an administrator acts for its tenant. */
+/**
+ * Down names channels that are down. Each leads to its page, for which an administrator acts for its tenant. They are
+ * no links: those could be opened in another tab, which acts for another tenant.
+ */
 function Down({ stats, down }: { stats: Schemas["Stats"]; down: Schemas["DownChannel"][] }) {
-  const own = caller.value!.tenant;
+  const { route } = useLocation();
+  const open = (of: string, channel: string) => {
+    actFor(of === caller.value!.tenant ? "" : of);
+    route(link("channels", { channel }));
+  };
   const more = Math.max(0, stats.channelsDown! - down.length);
   return (
     <section class="card down">
@@ -76,7 +84,7 @@ function Down({ stats, down }: { stats: Schemas["Stats"]; down: Schemas["DownCha
       <ul>
         {down.map(({ tenant, channel, reason }) => (
           <li key={`${tenant} ${channel}`}>
-            <a href={link("channels", { channel })} onClick={() => actFor(tenant === own ? "" : tenant)}>{visible(channel)}</a>
+            <button class="link" onClick={() => open(tenant, channel)}>{visible(channel)}</button>
             {" "}<small>of tenant {tenant}</small> {visible(reason)}
           </li>
         ))}
