@@ -50,8 +50,7 @@ func TestChannelsWhileTheStoreHangs(t *testing.T) {
 	<-hangs.asked
 	now := func() postdate.Time { return 1000 }
 	n := &Node{c: Config{NodeID: "a"}, loop: l, control: c, watch: &watch{now: now, metrics: prometheus.NewRegistry()}}
-	n.pending = &pendingLooks{store: hangs, now: now, life: t.Context(), background: &n.background,
-		looks: map[string]*pendingLook{}}
+	n.pending = newPendingLooks(hangs, now, t.Context(), &n.background)
 	list, err := clusterChannels{n}.List(t.Context(), postdate.DefaultTenant, "")
 	if err != nil || len(list.Channels) != 1 || !list.Channels[0].Down {
 		t.Errorf("got %+v, %v", list, err)

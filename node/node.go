@@ -164,8 +164,7 @@ func (n *Node) open(ctx context.Context) error {
 	}
 	n.loop.channels, n.loop.tracer = n.channels, n.traces.tracerOf()
 	n.watch = &watch{now: n.wall, metrics: n.metrics, loop: n.loop}
-	n.pending = &pendingLooks{store: n.store, now: n.wall, life: n.life, background: &n.background,
-		looks: map[string]*pendingLook{}}
+	n.pending = newPendingLooks(n.store, n.wall, n.life, &n.background)
 	n.quota = quota.NewKeeper(n.c.Quota, n.store, n.nodes, time.Now)
 	n.metrics.MustRegister(n.quota)
 	n.loop.jobs = &jobs{store: n.store, messages: n.quota.Hold(n.store), now: n.wall, passed: n.passed,
