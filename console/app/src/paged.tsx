@@ -46,10 +46,11 @@ export function usePaged<T>(
   read: (cursor: string | undefined, signal: AbortSignal) => Promise<Page<T>>,
   { id, everyMs, on, all }: Options<T>,
 ): Paged<T> {
-  const kept = useMemo(() => ({ pages: [] as Page<T>[], rows: new Map<string, T>(), turn: 0, empty: 0, looking: true }), on);
+  const kept = useMemo(() => ({ pages: [] as Page<T>[], rows: new Map<string, T>(), turn: 0, empty: 0, looking: true, wanted: false }), on);
   /** readNext reads the page whose turn it is, and says which is next. */
   const readNext = async (signal: AbortSignal) => {
-    const turn = kept.turn;
+    const turn = kept.wanted ? kept.pages.length : kept.turn;
+    kept.wanted = false;
     kept.turn = 0; // a node of another version refuses the cursor
     const page = await read(kept.pages[turn - 1]?.next, signal);
     const isNew = turn === kept.pages.length;
@@ -93,7 +94,7 @@ export function usePaged<T>(
     more() {
       if (complete || kept.looking) return;
       kept.looking = true;
-      kept.turn = kept.pages.length;
+      kept.wanted = true; // a read that is under way sets the turn
       kept.empty = 0;
       live.again();
     },

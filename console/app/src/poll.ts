@@ -39,10 +39,9 @@ export function useLive<T>(
   on: unknown[] = [],
   last: (value: T) => boolean = () => false,
 ): Live<T> {
-  const [value, setValue] = useState<T>();
+  const [held, hold] = useState<{ value: T; on: unknown[] }>();
   const [fault, setFault] = useState<Error>();
   const [round, setRound] = useState(0);
-  useEffect(() => setValue(undefined), on);
   useEffect(() => {
     const stop = new AbortController();
     let latest: T | undefined;
@@ -61,7 +60,7 @@ export function useLive<T>(
           const read_ = await read(stop.signal);
           if (stop.signal.aborted) return;
           latest = read_;
-          setValue(() => read_);
+          hold({ value: read_, on });
           setFault(undefined);
           if (last(read_)) return;
         } catch (failed) {
@@ -72,5 +71,6 @@ export function useLive<T>(
     })();
     return () => stop.abort();
   }, [...on, round]);
+  const value = held && held.on.every((v, i) => v === on[i]) ? held.value : undefined;
   return { value, fault, again: () => setRound((n) => n + 1) };
 }
