@@ -38,7 +38,7 @@ const columns: Column<Channel>[] = [
 
 /** stateOf is the state, and "at rest" if a channel that is up has nothing to do at present. */
 function stateOf(c: Channel): string {
-  return c.state === "up" && c.deliveredPerSecond === 0 && c.inHand === 0 && !c.parked && !c.due ? "at rest" : c.state;
+  return c.state === "up" && c.deliveredPerSecond === 0 && c.inHand === 0 && !c.parked && c.due === 0 && c.exact ? "at rest" : c.state;
 }
 
 const rateOf = ({ deliveredPerSecond }: Channel) => (deliveredPerSecond === undefined ? "–" : `${rate(deliveredPerSecond)}/s`);
@@ -139,7 +139,7 @@ function withSettings(c: Channel | undefined, now: Now): Channel {
 /** waits says what is known of the messages whose time has come. */
 function waits({ state, parked, due, exact }: Channel): string {
   if (due === undefined && !parked) return "not known";
-  if (due === 0 && !parked) return "none waits";
+  if (due === 0 && !parked) return exact ? "none waits" : "none was found";
   const some = due ? `${counted(due, exact)} ${due === 1 ? "message waits" : "messages wait"}` : "some messages wait";
   switch (state) {
     case "up":
@@ -187,7 +187,7 @@ function Settings({ name: channel, state, change }: SettingsProps & { name: stri
   return (
     <>
       <section>
-        <Act danger={!paused} confirm={`${paused ? "Resume" : "Pause"} ${channel}? ${paused ? resuming : pausing}`}
+        <Act danger={!paused} confirm={`${paused ? "Resume" : "Pause"} ${channel}${tenant.value && ` of tenant ${tenant.value}`}? ${paused ? resuming : pausing}`}
           run={() => change({ paused: !paused }, (now) => `It is ${now.paused ? "paused" : "resumed"}. ${nodesFollow}`)}>
           {paused ? "Resume the channel" : "Pause the channel"}
         </Act>
