@@ -12,7 +12,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	debug.SetGCPercent(400) // worlds are small and make much garbage
+	debug.SetGCPercent(1500) // a world takes 3 MB and makes much garbage
 	m.Run()
 }
 

@@ -43,7 +43,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, "sim:", err)
 		os.Exit(2)
 	}
-	debug.SetGCPercent(400) // worlds are small and make much garbage
+	debug.SetGCPercent(1500) // a world takes 3 MB and makes much garbage
 	if !run(f) {
 		os.Exit(1)
 	}
