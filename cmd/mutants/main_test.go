@@ -295,15 +295,17 @@ func TestReportCountsUnknown(t *testing.T) {
 // The quick tests of a package meet a mutant together, each of the others alone, the
 // quickest first; what is indented is a part of a test.
 func TestByTime(t *testing.T) {
-	quick, slow := byTime(`=== RUN   TestA
---- PASS: TestA (2.50s)
-    --- PASS: TestA/part (2.50s)
---- PASS: TestB (0.09s)
---- PASS: TestC (0.10s)
---- PASS: ExampleD (0.00s)
-PASS
-`)
-	if !slices.Equal(quick, []string{"TestB", "ExampleD"}) || !slices.EqualFunc(slow, [][]string{{"TestC"}, {"TestA"}}, slices.Equal) {
-		t.Errorf("quick are %v, slow %v", quick, slow)
+	var tests []measured
+	for i, m := range []measured{{name: "TestA", seconds: 0.2}, {name: "TestB", seconds: 0.05},
+		{name: "TestC", seconds: 0.1}, {name: "TestD"}} {
+		m.check = check{dir: "ring", tests: "^(" + m.name + ")$", reached: map[int]bool{i: true}}
+		tests = append(tests, m)
+	}
+	got := ""
+	for _, c := range byTime("ring", tests) {
+		got += fmt.Sprintln(c.tests, c.reached)
+	}
+	if want := "^(TestD|TestB)$ map[1:true 3:true]\n^(TestC)$ map[2:true]\n^(TestA)$ map[0:true]\n"; got != want {
+		t.Errorf("the checks are:\n%swant:\n%s", got, want)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -119,42 +120,49 @@ func (b *bench) measure(ctx context.Context, c *check) (output string, err error
 	return o.output, nil
 }
 
-// measureAll measures the simulator and the tests of all packages, as many at a time as mutants are
-// tried: first each package as a whole, then its quick tests together, since most mutants fail one
-// of them, and each of the others by itself, the quickest first.
+// measureAll measures the simulator and each test by itself, as many at a time as mutants are tried.
+// A package's quick tests are then run together, since most mutants fail one of them, and each of
+// the others by itself, the quickest first.
 func (b *bench) measureAll(ctx context.Context) error {
-	whole, ofDir := []*check{}, map[string][]*check{}
-	for _, dir := range slices.Backward(b.dirs) { // the one that takes longest is last
-		whole = append(whole, &check{dir: dir})
-	}
+	var all []*check
 	if b.f.hours > 0 {
-		whole = append(whole, &b.worlds)
+		all = append(all, &b.worlds)
 	}
-	outputs, err := b.measureEach(ctx, whole)
+	for _, dir := range slices.Backward(b.dirs) { // the one that takes longest is first
+		names, err := b.namesOf(ctx, dir)
+		if err != nil {
+			return err
+		}
+		for _, name := range names {
+			all = append(all, &check{dir: dir, tests: "^(" + name + ")$"})
+		}
+	}
+	outputs, err := b.measureEach(ctx, all)
 	if err != nil {
 		return err
 	}
-	var parts []*check
-	for i, c := range whole {
+	ofDir := map[string][]measured{}
+	for i, c := range all {
 		if c.dir == "" {
 			b.trace = match(traceLine, outputs[i])
-			continue
 		}
-		quick, slow := byTime(outputs[i])
-		for _, names := range slices.Concat([][]string{quick}, slow) {
-			part := &check{dir: c.dir, tests: "^(" + strings.Join(names, "|") + ")$"}
-			parts, ofDir[c.dir] = append(parts, part), append(ofDir[c.dir], part)
+		if found := passLine.FindStringSubmatch(outputs[i]); c.dir != "" && found != nil {
+			seconds, _ := strconv.ParseFloat(found[2], 64)
+			ofDir[c.dir] = append(ofDir[c.dir], measured{*c, found[1], seconds})
 		}
 	}
-	if _, err := b.measureEach(ctx, parts); err != nil {
-		return err
-	}
-	for dir, checks := range ofDir {
-		for _, c := range checks {
-			b.tests[dir] = append(b.tests[dir], *c)
-		}
+	for dir, tests := range ofDir {
+		b.tests[dir] = byTime(dir, tests)
 	}
 	return nil
+}
+
+// namesOf lists the tests of a package, without its benchmarks.
+func (b *bench) namesOf(ctx context.Context, dir string) ([]string, error) {
+	cmd := exec.CommandContext(ctx, b.program(dir), "-test.list", "^(Test|Fuzz|Example)")
+	cmd.Dir = dir
+	out, err := cmd.Output()
+	return strings.Fields(string(out)), err
 }
 
 // measureEach measures checks, and returns what each printed.
@@ -171,21 +179,33 @@ func (b *bench) measureEach(ctx context.Context, checks []*check) ([]string, err
 	return outputs, group.Wait()
 }
 
-// byTime takes the names of tests out of what they printed: those that are quick, and each
-// of the others by itself, the quickest first.
-func byTime(output string) (quick []string, slow [][]string) {
-	took := map[string]float64{}
-	for _, groups := range passLine.FindAllStringSubmatch(output, -1) {
-		name := groups[1]
-		took[name], _ = strconv.ParseFloat(groups[2], 64)
-		if took[name] < quickTime.Seconds() {
-			quick = append(quick, name)
-		} else {
-			slow = append(slow, []string{name})
+// measured is a test that passed by itself.
+type measured struct {
+	check
+	name    string
+	seconds float64
+}
+
+// byTime makes the checks of a package: its quick tests together, and each of the others by
+// itself, the quickest first.
+func byTime(dir string, tests []measured) (checks []check) {
+	slices.SortStableFunc(tests, func(a, b measured) int { return cmp.Compare(a.seconds, b.seconds) })
+	var names []string
+	seconds, quick := 0.0, check{dir: dir, reached: map[int]bool{}}
+	for _, m := range tests {
+		if m.seconds >= quickTime.Seconds() {
+			checks = append(checks, m.check)
+			continue
 		}
+		names, seconds = append(names, m.name), seconds+m.seconds
+		maps.Copy(quick.reached, m.reached)
 	}
-	slices.SortFunc(slow, func(a, b []string) int { return cmp.Compare(took[a[0]], took[b[0]]) })
-	return quick, slow
+	if len(names) == 0 {
+		return checks
+	}
+	quick.tests = "^(" + strings.Join(names, "|") + ")$"
+	quick.limit = max(timeMin, timeFactor*time.Duration(seconds*float64(time.Second)))
+	return append([]check{quick}, checks...)
 }
 
 // match is the first group of a pattern that matched, or "".
