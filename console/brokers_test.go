@@ -11,8 +11,9 @@ import (
 )
 
 // brokers starts a RabbitMQ with a queue and a Kafka with a topic, both named orders. It returns
-// the environment in which tests of pages find them, and the address that stops them, starts them
-// again and counts what they have got: POST /rabbitmq/stop, POST /rabbitmq/start, GET /rabbitmq.
+// the environment in which tests of pages find them. At POSTDATE_TEST_BROKERS, POST /rabbitmq/stop
+// and /rabbitmq/start stop and start the RabbitMQ, and GET /rabbitmq counts what it has got. /kafka
+// does the same for the Kafka.
 func brokers(t *testing.T) []string {
 	t.Helper()
 	const name = "orders"
