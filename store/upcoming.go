@@ -90,6 +90,17 @@ const (
 	ForResume               // it is a series that is paused
 )
 
+// WaitsOf says what a PENDING message waits for.
+func WaitsOf(parked, paused bool) Waits {
+	switch {
+	case parked:
+		return ForChannel
+	case paused:
+		return ForResume
+	}
+	return ForTime
+}
+
 // NewForecast is a Forecast in which nothing was found.
 func NewForecast(q *UpcomingQuery) *Forecast {
 	return &Forecast{q: q, found: map[forecastPart]float64{}}

@@ -174,15 +174,8 @@ func (u *upcoming) add(f *store.Forecast, slot int, g *upcomingGroup) {
 			"tenant", u.q.Tenant, "count", g.N)
 		return
 	}
-	waits := store.ForTime
-	switch {
-	case g.ID.Parked:
-		waits = store.ForChannel
-	case g.ID.Paused:
-		waits = store.ForResume
-	}
 	if slot < u.q.Slots() {
-		f.Add(slot, postdate.Route(channel).Channel(), waits, g.N)
+		f.Add(slot, postdate.Route(channel).Channel(), store.WaitsOf(g.ID.Parked, g.ID.Paused), g.N)
 	}
 }
 

@@ -186,13 +186,7 @@ func waitingFor(v []byte) (channel []byte, waits store.Waits, err error) {
 	if channel, _, err = targetOf(v); err != nil {
 		return nil, 0, err
 	}
-	switch {
-	case v[flagsAt]&flagParked != 0:
-		waits = store.ForChannel
-	case v[flagsAt]&flagPaused != 0:
-		waits = store.ForResume
-	}
-	return channel, waits, nil
+	return channel, store.WaitsOf(v[flagsAt]&flagParked != 0, v[flagsAt]&flagPaused != 0), nil
 }
 
 // estimate reads the beginnings of the slots of the first bucket, and of what lies before and after them.

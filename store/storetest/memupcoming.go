@@ -26,19 +26,9 @@ func (m *Mem) counted(q *store.UpcomingQuery) *store.Forecast {
 	for _, line := range m.Waiting {
 		for _, r := range line {
 			if r.Tenant == q.Tenant && r.AttemptTime >= q.From && r.AttemptTime < q.To {
-				f.Add(q.SlotOf(r.AttemptTime), r.Channel, waitOf(&r.State), 1)
+				f.Add(q.SlotOf(r.AttemptTime), r.Channel, store.WaitsOf(r.Parked, r.Paused), 1)
 			}
 		}
 	}
 	return f
-}
-
-func waitOf(s *postdate.State) store.Waits {
-	switch {
-	case s.Parked:
-		return store.ForChannel
-	case s.Paused:
-		return store.ForResume
-	}
-	return store.ForTime
 }
