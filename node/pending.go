@@ -48,15 +48,17 @@ type pendingLook struct {
 	found *store.Pending // then; nil: it failed
 }
 
-// over says whether the look has ended, and is too old to serve others.
-func (l *pendingLook) over() bool {
+func (l *pendingLook) ended() bool {
 	select {
 	case <-l.done:
-		return time.Since(l.begun) > pendingFreshFor
+		return true
 	default:
 		return false
 	}
 }
+
+// over says whether the look has ended, and is too old to serve others.
+func (l *pendingLook) over() bool { return l.ended() && time.Since(l.begun) > pendingFreshFor }
 
 // result waits for the end of the look, for at most answerTimeout from its beginning: a store that hangs delays nobody
 // who asks after that. nil: what is pending is not known.
@@ -65,15 +67,12 @@ func (l *pendingLook) result(ctx context.Context) *store.Pending {
 	defer cancel()
 	select {
 	case <-l.done:
-		return l.found
 	case <-ctx.Done():
 	}
-	select {
-	case <-l.done: // long ago: the deadline too has passed
-		return l.found
-	default:
+	if !l.ended() { // of one that ended long ago the deadline too has passed
 		return nil
 	}
+	return l.found
 }
 
 // look returns the latest look at what is pending of a tenant, or begins one if that is over.

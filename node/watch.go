@@ -69,13 +69,18 @@ func (w *watch) read() {
 	w.recorder.Record(w.now(), w.last)
 }
 
+// refresh reads the metrics if the last reading is too old to show. The lock is held.
+func (w *watch) refresh() {
+	if time.Since(w.readAt) > freshFor {
+		w.read()
+	}
+}
+
 // report has this node's figures of a tenant, or of all if it is "".
 func (w *watch) report(tenant string) stats.Report {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if time.Since(w.readAt) > freshFor {
-		w.read()
-	}
+	w.refresh()
 	n := w.recorder.Report(tenant)
 	view := w.loop.View()
 	n.Overdue, n.InHand, n.ChannelsDown = view.LongestOverdue(), view.Hand, view.Down
@@ -89,9 +94,7 @@ func (w *watch) report(tenant string) stats.Report {
 func (w *watch) channelRates(tenant string) stats.ChannelRates {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if time.Since(w.readAt) > freshFor {
-		w.read()
-	}
+	w.refresh()
 	return w.recorder.ChannelRates(tenant)
 }
 
