@@ -63,20 +63,19 @@ func appendStats(b []byte, s *stats.Stats) []byte {
 
 // appendDown appends the channels that are down, if there are any.
 func appendDown(b []byte, down []stats.DownChannel) []byte {
+	if len(down) == 0 {
+		return b
+	}
+	b = append(b, `,"down":[`...)
 	for i, d := range down {
-		if i == 0 {
-			b = append(b, `,"down":[`...)
-		} else {
+		if i > 0 {
 			b = append(b, ',')
 		}
 		b = appendText(append(b, `{"tenant":`...), d.Tenant)
 		b = appendMember(b, "channel", string(d.Channel))
 		b = append(appendMember(b, "reason", d.Reason), '}')
 	}
-	if len(down) > 0 {
-		b = append(b, ']')
-	}
-	return b
+	return append(b, ']')
 }
 
 func appendSlot(b []byte, s *stats.Slot) []byte {
