@@ -65,6 +65,8 @@ const limit = (name: string, used?: string, write: (n: number) => string = count
 const sumOf = (rows: any[], field: string) => rows.reduce((sum: number, row: any) => sum + row[field], 0);
 const ofDefault = ['tenant="default"'];
 const confirmed = (metrics: Metrics, ...labels: string[]) => metrics.sum("postdate_publishes_total", 'outcome="confirmed"', ...ofDefault, ...labels);
+const allFailed = ({ failures, metrics }: World): [number, number] =>
+  [sumOf(failures.groups, "count"), metrics.sum("postdate_settled_total", 'how="failed"', ...ofDefault)];
 const owned = ({ cluster }: World, of: string) => cluster.buckets.filter((b: any) => b.owner === of).length;
 const stored = "it is of one message, and metrics are of all";
 const ownersOnly = "the owner of a bucket is in the store only";
@@ -120,14 +122,14 @@ const lines: Record<string, Record<string, Line>> = {
         const n = failures.groups.find((g: any) => of.endsWith(g.lastError)).count;
         return `${count(n)} ${n === 1 ? "message" : "messages"}`;
       },
-      metric: ({ failures, metrics }) => [sumOf(failures.groups, "count"), metrics.sum("postdate_settled_total", 'how="failed"', 'tenant="default"')],
+      metric: allFailed,
     },
     "Messages of a channel": {
       api: ({ failures }, of) => {
         const groups = failures.groups.filter((g: any) => g.channel === of);
         return `${count(sumOf(groups, "count"))} messages for ${groups.length} reasons`;
       },
-      metric: ({ failures, metrics }) => [sumOf(failures.groups, "count"), metrics.sum("postdate_settled_total", 'how="failed"', 'tenant="default"')],
+      metric: allFailed,
     },
   },
   channels: {
