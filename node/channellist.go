@@ -21,10 +21,10 @@ const (
 
 // channelsReport has what one node knows of a tenant's channels whose names come after a name.
 type channelsReport struct {
-	Channels []channelReport
-	More     bool     // it knows others after the last
-	Rest     bool     // brokers confirmed nothing of others in the last minute, but for those that Shared names
-	Shared   []string // hosts, as metrics name them, whose webhooks took something in that minute
+	Channels   []channelReport
+	More       bool     // it knows others after the last
+	OthersRest bool     // brokers confirmed nothing of others in the last minute, but for webhooks at BusyHosts
+	BusyHosts  []string // hosts, as metrics name them, whose webhooks took something in that minute
 }
 
 type channelReport struct {
@@ -50,7 +50,7 @@ func channelsIn(views []poller.ChannelView, rates *stats.ChannelRates, tenant, a
 		}
 	}
 	slices.SortFunc(own, func(a, b poller.ChannelView) int { return cmp.Compare(a.Route, b.Route) })
-	r, size := channelsReport{Rest: rates.Rest(), Shared: rates.Shared()}, 0
+	r, size := channelsReport{OthersRest: rates.OthersRest(), BusyHosts: rates.BusyHosts()}, 0
 	for _, v := range own {
 		name := v.Route.Channel()
 		if string(name) <= after {
@@ -77,7 +77,8 @@ func channelsIn(views []poller.ChannelView, rates *stats.ChannelRates, tenant, a
 type channelSum struct {
 	api.Channel
 	perSecond float64
-	knowing   int // nodes that know their rate, more than those that say so of all that they do not report
+	rated     int // nodes that report it with their rate
+	resting   int // nodes that report it, and of which all rests that they do not report
 }
 
 // mergeChannels lists a tenant's channels after a name, of which nodes report something, something is set, or something
@@ -107,29 +108,29 @@ func mergeChannels(tenant, after string, set map[postdate.Route]store.ChannelSet
 			}
 		}
 	}
-	var end postdate.Channel               // "": none
-	resting, shared := 0, map[string]int{} // nodes, by host
+	var end postdate.Channel             // "": none
+	resting, busy := 0, map[string]int{} // nodes: see OthersRest
 	for node, report := range reports {
 		var last postdate.Channel
 		for _, c := range report.Channels {
 			if string(c.Channel) > after {
-				of(c.Channel).add(node, &c, report.Rest)
+				of(c.Channel).add(node, &c, report.OthersRest)
 				last = max(last, c.Channel)
 			}
 		}
 		if report.More && last != "" && (end == "" || last < end) {
 			end = last
 		}
-		if report.Rest {
+		if report.OthersRest {
 			resting++
-			for _, host := range report.Shared {
-				shared[host]++
+			for _, host := range report.BusyHosts {
+				busy[host]++
 			}
 		}
 	}
 	for name, c := range by {
 		if end == "" || name <= end {
-			known := resting-shared[name.Shown()]+c.knowing == len(reports)
+			known := c.rated+resting-c.resting-busy[name.Shown()] == len(reports)
 			list.Channels = append(list.Channels, c.result(known, pending))
 		}
 	}
@@ -151,13 +152,13 @@ func (c *channelSum) result(rateKnown bool, pending *store.Pending) api.Channel 
 	return c.Channel
 }
 
-// add adds what a node reports. If all is at rest that it does not report, its rate is counted as known already.
-func (c *channelSum) add(node string, r *channelReport, restKnown bool) {
-	if restKnown {
-		c.knowing--
+// add adds what a node reports; othersRest says whether all rests that this node does not report.
+func (c *channelSum) add(node string, r *channelReport, othersRest bool) {
+	if othersRest {
+		c.resting++
 	}
 	if r.PerSecond != nil {
-		c.knowing++
+		c.rated++
 		c.perSecond += *r.PerSecond
 	}
 	c.Down = c.Down || r.Down

@@ -60,8 +60,8 @@ func TestMergeOfChannels(t *testing.T) {
 func TestRatesAndPendingInTheMerge(t *testing.T) {
 	rate := func(perSecond float64) *float64 { return &perSecond }
 	reports := map[string]channelsReport{
-		"a": {Rest: true, Channels: []channelReport{{Channel: "inbox:x", PerSecond: rate(2)}, {Channel: "https://host/y"}}},
-		"b": {Rest: true, Channels: []channelReport{{Channel: "inbox:x", PerSecond: rate(.5)}, {Channel: "inbox:z", PerSecond: rate(4)}}},
+		"a": {OthersRest: true, Channels: []channelReport{{Channel: "inbox:x", PerSecond: rate(2)}, {Channel: "https://host/y"}}},
+		"b": {OthersRest: true, Channels: []channelReport{{Channel: "inbox:x", PerSecond: rate(.5)}, {Channel: "inbox:z", PerSecond: rate(4)}}},
 	}
 	pending := &store.Pending{Exact: true, Channels: map[postdate.Channel]store.PendingCount{"inbox:far": {All: 7}, "inbox:x": {All: 5, Due: 2}}}
 	check := func(when string, want ...api.Channel) {
@@ -101,7 +101,7 @@ func TestRatesOfWebhooksThatNodesForgot(t *testing.T) {
 		r.Record(10_000*(1+at), stats.Read(families))
 	}
 	rates := r.ChannelRates("acme")
-	reports := map[string]channelsReport{"a": channelsIn(nil, &rates, "acme", ""), "b": {Rest: true}}
+	reports := map[string]channelsReport{"a": channelsIn(nil, &rates, "acme", ""), "b": {OthersRest: true}}
 	pending := &store.Pending{Exact: true, Channels: map[postdate.Channel]store.PendingCount{"https://host/x": {All: 1}, "https://quiet/x": {All: 1}}}
 	for _, c := range mergeChannels("acme", "", nil, reports, pending).Channels {
 		if known := c.PerSecond != nil; known != (c.Route.Channel() == "https://quiet/x") {

@@ -20,24 +20,24 @@ type ChannelRates struct {
 	lasted    time.Duration
 	confirmed map[string]uint64 // by what series name the channel; one with nothing is missing
 	own       map[string]bool   // the channels with series of their own
-	shared    bool              // others share a series, or may
+	others    bool              // others share a series, or may
 }
 
 // ChannelRates has the rates of a tenant's channels, as of the last reading.
 func (r *Recorder) ChannelRates(tenant string) ChannelRates {
 	rates := ChannelRates{confirmed: map[string]uint64{}, own: map[string]bool{}}
-	others := false // tenants
+	otherTenants := false
 	for c := range r.last.channels {
 		switch {
 		case c.tenant == series.Others:
-			others = true
+			otherTenants = true
 		case c.tenant == tenant && c.name == OtherChannels:
-			rates.shared = true
+			rates.others = true
 		case c.tenant == tenant:
 			rates.own[c.name] = true
 		}
 	}
-	rates.shared = rates.shared || others && len(rates.own) == 0
+	rates.others = rates.others || otherTenants && len(rates.own) == 0
 	first := slotOf(r.lastAt).Add(-lastMinuteSlots * SlotTime)
 	for _, slot := range r.slots {
 		if slot.from < first {
@@ -58,7 +58,7 @@ func (r *Recorder) ChannelRates(tenant string) ChannelRates {
 func (r *ChannelRates) Of(c postdate.Channel) (perSecond float64, known bool) {
 	name := c.Shown()
 	switch n := r.confirmed[name]; {
-	case !r.own[name] && r.shared, n > 0 && named(name) != c:
+	case !r.own[name] && r.others, n > 0 && named(name) != c:
 		return 0, false
 	case n == 0:
 		return 0, true
@@ -77,20 +77,20 @@ func (r *ChannelRates) Active() (channels []postdate.Channel) {
 	return channels
 }
 
-// Shared are the names of series that several channels share, as the webhooks at one host do, if brokers confirmed
-// something of these.
-func (r *ChannelRates) Shared() (names []string) {
+// BusyHosts are the hosts, as series name them, of whose webhooks something was confirmed. The webhooks at one host
+// share a series.
+func (r *ChannelRates) BusyHosts() (hosts []string) {
 	for name := range r.confirmed {
-		if named(name) == "" {
-			names = append(names, name)
+		if name != OtherChannels && named(name) == "" {
+			hosts = append(hosts, name)
 		}
 	}
-	return names
+	return hosts
 }
 
-// Rest says whether brokers confirmed nothing of channels that have no rate of their own, but for those of
-// [ChannelRates.Shared].
-func (r *ChannelRates) Rest() bool { return !r.shared }
+// OthersRest says whether brokers confirmed nothing of channels that have no rate of their own, but for webhooks at
+// [ChannelRates.BusyHosts].
+func (r *ChannelRates) OthersRest() bool { return !r.others }
 
 // named is the channel whose series this is; "": that of several, as of the webhooks at one host.
 func named(name string) postdate.Channel {

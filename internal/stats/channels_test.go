@@ -60,13 +60,13 @@ func TestChannelRates(t *testing.T) {
 				t.Errorf("%s of %s: %v, %t, want %v", name, tenant, perSecond, known, want)
 			}
 		}
-		if rates.Rest() != (tenant != "beta") {
-			t.Errorf("all that has no rate of %s rests: %t", tenant, rates.Rest())
+		if rates.OthersRest() != (tenant != "beta") {
+			t.Errorf("all that has no rate of %s rests: %t", tenant, rates.OthersRest())
 		}
 	}
 	acme, beta := r.ChannelRates("acme"), r.ChannelRates("beta")
-	if got := acme.Shared(); !reflect.DeepEqual(got, []string{"https://host"}) {
-		t.Errorf("several channels share %v", got)
+	if got := acme.BusyHosts(); !reflect.DeepEqual(got, []string{"https://host"}) {
+		t.Errorf("busy hosts are %v", got)
 	}
 	if got := beta.Active(); !reflect.DeepEqual(got, []postdate.Channel{"inbox:a"}) {
 		t.Errorf("active are %v", got)
@@ -74,7 +74,7 @@ func TestChannelRates(t *testing.T) {
 	add(series.Others, "inbox:a", "confirmed", 1)
 	read(after(13 * SlotTime))
 	gamma := r.ChannelRates("gamma")
-	if _, known := gamma.Of("inbox:a"); known || gamma.Rest() {
+	if _, known := gamma.Of("inbox:a"); known || gamma.OthersRest() {
 		t.Error("the rate of a tenant is known that shares series with others")
 	}
 }
