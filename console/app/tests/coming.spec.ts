@@ -66,9 +66,10 @@ function painted(page: Page, slot: number, n: number, above = 3) {
   }, [slot, n, above]);
 }
 
-/** place is where a part of the chart is on the screen. */
+/** place is where a part of the chart is on the screen. Figures may be there before it is drawn. */
 async function place(page: Page, part: number) {
-  const box = (await page.locator(".u-over").boundingBox())!;
+  let box = await page.locator(".u-over").boundingBox();
+  while (!box) box = await page.locator(".u-over").boundingBox(); // the test's time bounds it
   return { clientX: box.x + part * box.width, clientY: box.y + box.height / 2 };
 }
 
