@@ -75,9 +75,12 @@ func paced(b *testing.B, address string, withConsoles bool) [2]float64 {
 	ctx, end := context.WithCancel(b.Context())
 	var all, looking sync.WaitGroup
 	if withConsoles {
+		opened := 0
 		for _, page := range consoles {
-			for i := range page.open {
-				looking.Go(func() { look(ctx, b, address, page.path, page.every, i) })
+			for range page.open {
+				wait := page.every * time.Duration(opened) / 10
+				looking.Go(func() { look(ctx, b, address, page.path, page.every, wait) })
+				opened++
 			}
 		}
 	}
@@ -104,21 +107,20 @@ func paced(b *testing.B, address string, withConsoles bool) [2]float64 {
 	return [2]float64{took[len(took)/2], took[len(took)*99/100]}
 }
 
-// look is a page of a console that is open until ctx ends. Pages are opened at different moments.
-func look(ctx context.Context, b *testing.B, address, path string, every time.Duration, nth int) {
+// look is a page of a console that is open until ctx ends, and first reads after wait: pages are opened at different
+// moments.
+func look(ctx context.Context, b *testing.B, address, path string, every, wait time.Duration) {
 	if strings.Contains(path, "%s") {
 		now := time.Now()
 		path = fmt.Sprintf(path, nodetest.At(now), nodetest.At(now.Add(24*time.Hour)))
 	}
-	tick := time.NewTicker(every)
-	defer tick.Stop()
-	wait := time.After(every * time.Duration(nth) / 4)
+	next := time.NewTimer(wait)
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-wait:
-		case <-tick.C:
+		case <-next.C:
+			next.Reset(every)
 		}
 		if status, _, err := fasthttp.Get(nil, "http://"+address+path); err != nil || status != fasthttp.StatusOK {
 			b.Errorf("%s: %d, %v", path, status, err)
