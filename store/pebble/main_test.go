@@ -10,5 +10,5 @@ func TestMain(m *testing.M) {
 	if disk := os.Getenv("POSTDATE_TEST_DISK"); disk != "" {
 		os.Setenv("TMPDIR", disk)
 	}
-	os.Exit(m.Run())
+	m.Run()
 }
