@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"runtime"
 	"syscall"
 	"time"
 
@@ -71,6 +72,7 @@ func endsAtOnce(first, later time.Time) bool { return later.Sub(first) >= second
 
 // serve runs a node until a signal or a fatal error.
 func serve(stdout io.Writer, config node.Config) error {
+	defer runtime.KeepAlive(node.HeapFloor())
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGTERM, os.Interrupt)
 	defer signal.Stop(signals)
