@@ -6,8 +6,8 @@ import (
 	"context"
 	"encoding/binary"
 	"math"
-	"runtime"
 	"slices"
+	"time"
 
 	lsm "github.com/cockroachdb/pebble/v2"
 
@@ -16,15 +16,17 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// upcomingExaminedMax bounds how many entries one look at what is upcoming goes over, bucket by bucket. Those of other
-// tenants count too: they are in the way. If it ends within the first bucket, as many again are read in places.
+// upcomingExaminedMax bounds how many entries one look at what is upcoming or pending goes over, bucket by bucket.
+// Those of other tenants count too: they are in the way. If it ends within the first bucket, as many again are read in
+// places.
 const upcomingExaminedMax = 20_000
 
-// pendingExaminedMax is the same for a look at what is pending: a list that people watch asks for it all the time.
-const pendingExaminedMax = 10_000
-
-// upcomingYieldEvery is after how many entries a look lets others run, so that no request waits long for it.
-const upcomingYieldEvery = 500
+// After every upcomingRestEvery entries, which take some 0.3 ms, a look rests: it is in no hurry, and requests are. It
+// does not only yield, as then Go resumes it before it asks the network for requests.
+const (
+	upcomingRestEvery = 500
+	upcomingRest      = time.Millisecond
+)
 
 // entryBytesMin is less than what an entry of the due space takes on the disk. Where the disk has less for each, most
 // is still in memory, and what it has says nothing.
@@ -34,7 +36,7 @@ const entryBytesMin = 8
 // not even one may be counted, it reads the beginning of each slot in the first bucket, and estimates the rest by what
 // that takes on the disk.
 func (s *Store) Upcoming(ctx context.Context, q store.UpcomingQuery) ([]store.UpcomingSlot, error) {
-	f, err := s.forecast(ctx, &q, upcomingExaminedMax)
+	f, err := s.forecast(ctx, &q)
 	if err != nil {
 		return nil, err
 	}
@@ -44,16 +46,16 @@ func (s *Store) Upcoming(ctx context.Context, q store.UpcomingQuery) ([]store.Up
 // Pending implements store.Messages, as Upcoming.
 func (s *Store) Pending(ctx context.Context, tenant string, at postdate.Time) (store.Pending, error) {
 	q := store.PendingQuery(tenant, at)
-	f, err := s.forecast(ctx, &q, pendingExaminedMax)
+	f, err := s.forecast(ctx, &q)
 	if err != nil {
 		return store.Pending{}, err
 	}
 	return f.Pending(), nil
 }
 
-func (s *Store) forecast(ctx context.Context, q *store.UpcomingQuery, examinedMax int) (*store.Forecast, error) {
+func (s *Store) forecast(ctx context.Context, q *store.UpcomingQuery) (*store.Forecast, error) {
 	u := upcoming{s: s, q: q, names: map[string]postdate.Channel{}}
-	f, err := u.forecast(ctx, examinedMax)
+	f, err := u.forecast(ctx, upcomingExaminedMax)
 	if u.damaged > 1 {
 		s.c.Log.Error("more messages cannot be counted", "count", u.damaged-1)
 	}
@@ -138,8 +140,8 @@ func (u *upcoming) read(strip *store.Strip, most int, f *store.Forecast) {
 			strip.More = true
 			return
 		}
-		if u.examined++; u.examined%upcomingYieldEvery == 0 {
-			runtime.Gosched()
+		if u.examined++; u.examined%upcomingRestEvery == 0 {
+			time.Sleep(upcomingRest)
 		}
 		strip.Read++
 		strip.Last = postdate.Time(binary.BigEndian.Uint64(key[1+bucketBytes:]))

@@ -996,7 +996,7 @@ export interface components {
             nextCursor?: string;
             /**
              * Format: date-time
-             * @description The execution time that the list has come to, also where no message passed the filters: what has an earlier one was looked at, and the next page goes on from there. Absent on the last page.
+             * @description How far the list has come, by execution time: all that is earlier was looked at, though none of it may have passed the filters. The next page goes on from there. Absent on the last page.
              */
             searchedUntil?: string;
         };
@@ -1237,7 +1237,7 @@ export interface components {
             maxPerSecond: number;
             maxInFlight: number;
             /**
-             * @description paused: an operator paused it. down: at least one node finds that it takes no messages at present; others may still deliver to it. up: neither, or it is at rest: no node has tried it lately.
+             * @description paused: an operator paused it. down: at least one node finds that it takes no messages at present; others may still deliver to it. up: neither; of a channel at rest, which no node has tried lately, nothing else is known.
              * @enum {string}
              */
             state: "up" | "down" | "paused";
@@ -1251,7 +1251,7 @@ export interface components {
             deliveredPerSecond?: number;
             /** @description Messages that are stored and not settled. Absent: not known. */
             pending?: number;
-            /** @description Of these, those whose time has come. While the channel is paused or down, so many wait for it. Given with pending. */
+            /** @description Of these, those that are due. While the channel is paused or down, they wait for it. Given with pending. */
             due?: number;
             /** @description False: pending and due are estimates. Given with pending. */
             exact?: boolean;

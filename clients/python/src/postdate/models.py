@@ -475,7 +475,7 @@ class Channel(Model):
     max_in_flight: int
     state: Literal["up", "down", "paused"]
     """
-    paused: an operator paused it. down: at least one node finds that it takes no messages at present; others may still deliver to it. up: neither, or it is at rest: no node has tried it lately.
+    paused: an operator paused it. down: at least one node finds that it takes no messages at present; others may still deliver to it. up: neither; of a channel at rest, which no node has tried lately, nothing else is known.
     """
     in_hand: int
     """
@@ -499,7 +499,7 @@ class Channel(Model):
     """
     due: int | None = None
     """
-    Of these, those whose time has come. While the channel is paused or down, so many wait for it. Given with pending.
+    Of these, those that are due. While the channel is paused or down, they wait for it. Given with pending.
     """
     exact: bool | None = None
     """
@@ -1337,7 +1337,7 @@ class MessagePage(Model):
     """
     searched_until: AwareDatetime | None = None
     """
-    The execution time that the list has come to, also where no message passed the filters: what has an earlier one was looked at, and the next page goes on from there. Absent on the last page.
+    How far the list has come, by execution time: all that is earlier was looked at, though none of it may have passed the filters. The next page goes on from there. Absent on the last page.
     """
 
 
