@@ -14,6 +14,9 @@ const (
 	// pendingFreshFor is for how long a look at what is pending serves all who ask.
 	pendingFreshFor = 5 * time.Second
 
+	// pendingKnownFor is for how long it serves them while the next look is not done.
+	pendingKnownFor = 2 * pendingFreshFor
+
 	// pendingTimeout is how long a look may take.
 	pendingTimeout = 5 * time.Second
 
@@ -43,9 +46,10 @@ func newPendingLooks(s store.Messages, now func() postdate.Time, life context.Co
 
 // pendingLook is one look at what is pending of a tenant.
 type pendingLook struct {
-	begun time.Time
-	done  chan struct{}  // closed at its end
-	found *store.Pending // then; nil: it failed
+	begun   time.Time
+	done    chan struct{}  // closed at its end
+	found   *store.Pending // then; nil: it failed
+	earlier *store.Pending // what the one before found; nil: it failed, or is too old
 }
 
 func (l *pendingLook) ended() bool {
@@ -57,11 +61,11 @@ func (l *pendingLook) ended() bool {
 	}
 }
 
-// over says whether the look has ended, and is too old to serve others.
-func (l *pendingLook) over() bool { return l.ended() && time.Since(l.begun) > pendingFreshFor }
+// over says whether the look has ended, and began longer ago than that.
+func (l *pendingLook) over(age time.Duration) bool { return l.ended() && time.Since(l.begun) > age }
 
 // result waits for the end of the look, for at most answerTimeout from its beginning: a store that hangs delays nobody
-// who asks after that. nil: what is pending is not known.
+// who asks after that. Until the end it is what the look before found. nil: what is pending is not known.
 func (l *pendingLook) result(ctx context.Context) *store.Pending {
 	ctx, cancel := context.WithDeadline(ctx, l.begun.Add(answerTimeout))
 	defer cancel()
@@ -70,7 +74,7 @@ func (l *pendingLook) result(ctx context.Context) *store.Pending {
 	case <-ctx.Done():
 	}
 	if !l.ended() { // of one that ended long ago the deadline too has passed
-		return nil
+		return l.earlier
 	}
 	return l.found
 }
@@ -79,13 +83,17 @@ func (l *pendingLook) result(ctx context.Context) *store.Pending {
 func (p *pendingLooks) look(tenant string) *pendingLook {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	maps.DeleteFunc(p.looks, func(_ string, l *pendingLook) bool { return l.over() })
-	l := p.looks[tenant]
-	if l == nil {
-		l = &pendingLook{begun: time.Now(), done: make(chan struct{})}
-		p.looks[tenant] = l
-		p.background.Go(func() { p.run(tenant, l) })
+	maps.DeleteFunc(p.looks, func(_ string, l *pendingLook) bool { return l.over(pendingKnownFor) })
+	before := p.looks[tenant]
+	if before != nil && !before.over(pendingFreshFor) {
+		return before
 	}
+	l := &pendingLook{begun: time.Now(), done: make(chan struct{})}
+	if before != nil {
+		l.earlier = before.found
+	}
+	p.looks[tenant] = l
+	p.background.Go(func() { p.run(tenant, l) })
 	return l
 }
 
