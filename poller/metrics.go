@@ -85,7 +85,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		Name: "postdate_priority_lateness_seconds",
 		Help: "From the execution time to the broker's confirm, by tenant and priority.",
 		// The service levels ask for 1, 5 and 30.
-		Buckets: []float64{.001, .005, .01, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 600, 3600},
+		Buckets: []float64{.001, .005, .01, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800, 3600},
 	}, []string{"tenant", "priority"})
 	m.tenant(postdate.DefaultTenant)
 	return m

@@ -4,7 +4,8 @@ import "slices"
 
 // Bounds are the upper bounds of the classes of lateness, in seconds: those of postdate_lateness_seconds. Beyond the
 // last one is one class more.
-var Bounds = []float64{.0005, .001, .002, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 60, 600, 3600}
+var Bounds = []float64{.0005, .001, .002, .005, .01, .025, .05, .1, .25, .5,
+	1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800, 3600}
 
 // Lateness counts messages by how late they were: one count for each class, or none at all.
 type Lateness []uint64
