@@ -152,26 +152,38 @@ func TestInChromium(t *testing.T) {
 	a := newApp(t)
 	browser := chromium(t)
 	binary, plain := filepath.Join(t.TempDir(), "postdate"), filepath.Join(t.TempDir(), "plain")
-	build(t, "-race", "-o", binary)
-	build(t, "-o", plain)
+	built := []func(){build(t, "-race", "-o", binary), build(t, "-o", plain)}
 	args := []string{"test"}
 	if only := os.Getenv("POSTDATE_TEST_CONSOLE"); only != "" { // while working on one page
 		args = append(args, strings.Fields(only)...)
 	}
-	t.Log(a.run(append(brokers(t),
+	env := append(brokers(t),
 		"POSTDATE_TEST_BINARY="+binary,
 		"POSTDATE_TEST_PLAIN_BINARY="+plain,
 		"POSTDATE_TEST_CHROMIUM="+browser,
 		"POSTDATE_TEST_MONGODB_URI="+mongotest.Fresh(t),
 		"POSTDATE_TEST_FIGURES_URI="+mongotest.Fresh(t),
-	), "playwright", args...))
+	)
+	for _, wait := range built {
+		wait()
+	}
+	t.Log(a.run(env, "playwright", args...))
 }
 
-func build(t *testing.T, flags ...string) {
+// build begins to build the binary, and returns what waits for that.
+func build(t *testing.T, flags ...string) (wait func()) {
 	t.Helper()
-	args := append(append([]string{"build"}, flags...), "../cmd/postdate")
-	if said, err := exec.CommandContext(t.Context(), "go", args...).CombinedOutput(); err != nil {
-		t.Fatalf("go %q: %v\n%s", args, err, said)
+	cmd := exec.CommandContext(t.Context(), "go", append(append([]string{"build"}, flags...), "../cmd/postdate")...)
+	var said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &said, &said
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		t.Helper()
+		if err := cmd.Wait(); err != nil {
+			t.Fatalf("%s: %v\n%s", cmd, err, &said)
+		}
 	}
 }
 
