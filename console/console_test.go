@@ -152,7 +152,7 @@ func TestInChromium(t *testing.T) {
 	a := newApp(t)
 	browser := chromium(t)
 	binary, plain := filepath.Join(t.TempDir(), "postdate"), filepath.Join(t.TempDir(), "plain")
-	built := []func(){build(t, "-race", "-o", binary), build(t, "-o", plain)}
+	waits := []func(){build(t, "-race", "-o", binary), build(t, "-o", plain)} // while the brokers start
 	args := []string{"test"}
 	if only := os.Getenv("POSTDATE_TEST_CONSOLE"); only != "" { // while working on one page
 		args = append(args, strings.Fields(only)...)
@@ -164,7 +164,7 @@ func TestInChromium(t *testing.T) {
 		"POSTDATE_TEST_MONGODB_URI="+mongotest.Fresh(t),
 		"POSTDATE_TEST_FIGURES_URI="+mongotest.Fresh(t),
 	)
-	for _, wait := range built {
+	for _, wait := range waits {
 		wait()
 	}
 	t.Log(a.run(env, "playwright", args...))

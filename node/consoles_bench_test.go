@@ -35,7 +35,8 @@ var consoles = []struct {
 // them, and so on. It reports the p50 and p99 of the time that an answer takes without consoles, of all turns, and how
 // many times as long it is with them.
 func BenchmarkConsoles(b *testing.B) {
-	defer runtime.KeepAlive(node.HeapFloor()) // as serve does
+	ballast := node.HeapBallast() // as serve does
+	defer runtime.KeepAlive(ballast)
 	n, _ := start(b, config(b))
 	schedulePending(b, n.Addr(), 1_000_000)
 	for range 6 { // meanwhile the store merges what it took so fast

@@ -14,7 +14,7 @@ const (
 	// pendingFreshFor is for how long a look at what is pending serves all who ask.
 	pendingFreshFor = 5 * time.Second
 
-	// pendingKnownFor is for how long it serves them while the next look is not done.
+	// pendingKnownFor is how old a look may be when the next one begins, to serve them until that is done.
 	pendingKnownFor = 2 * pendingFreshFor
 
 	// pendingTimeout is how long a look may take.
@@ -61,11 +61,13 @@ func (l *pendingLook) ended() bool {
 	}
 }
 
-// over says whether the look has ended, and began longer ago than that.
-func (l *pendingLook) over(age time.Duration) bool { return l.ended() && time.Since(l.begun) > age }
+// olderThan says whether the look has ended, and began longer ago than age.
+func (l *pendingLook) olderThan(age time.Duration) bool {
+	return l.ended() && time.Since(l.begun) > age
+}
 
 // result waits for the end of the look, for at most answerTimeout from its beginning: a store that hangs delays nobody
-// who asks after that. Until the end it is what the look before found. nil: what is pending is not known.
+// who asks after that. Until the end, result is what the look before found. nil: what is pending is not known.
 func (l *pendingLook) result(ctx context.Context) *store.Pending {
 	ctx, cancel := context.WithDeadline(ctx, l.begun.Add(answerTimeout))
 	defer cancel()
@@ -79,13 +81,13 @@ func (l *pendingLook) result(ctx context.Context) *store.Pending {
 	return l.found
 }
 
-// look returns the latest look at what is pending of a tenant, or begins one if that is over.
+// look returns the latest look at what is pending of a tenant, or begins one if that is not fresh any more.
 func (p *pendingLooks) look(tenant string) *pendingLook {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	maps.DeleteFunc(p.looks, func(_ string, l *pendingLook) bool { return l.over(pendingKnownFor) })
+	maps.DeleteFunc(p.looks, func(_ string, l *pendingLook) bool { return l.olderThan(pendingKnownFor) })
 	before := p.looks[tenant]
-	if before != nil && !before.over(pendingFreshFor) {
+	if before != nil && !before.olderThan(pendingFreshFor) {
 		return before
 	}
 	l := &pendingLook{begun: time.Now(), done: make(chan struct{})}

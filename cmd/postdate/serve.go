@@ -72,7 +72,8 @@ func endsAtOnce(first, later time.Time) bool { return later.Sub(first) >= second
 
 // serve runs a node until a signal or a fatal error.
 func serve(stdout io.Writer, config node.Config) error {
-	defer runtime.KeepAlive(node.HeapFloor())
+	ballast := node.HeapBallast()
+	defer runtime.KeepAlive(ballast)
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGTERM, os.Interrupt)
 	defer signal.Stop(signals)

@@ -21,8 +21,8 @@ import (
 // places.
 const upcomingExaminedMax = 20_000
 
-// After every upcomingRestEvery entries, which take some 0.3 ms, a look rests: it is in no hurry, and requests are. It
-// does not only yield, as then Go resumes it before it asks the network for requests.
+// After every upcomingRestEvery entries, which take some 0.3 ms, a look rests: it is in no hurry, and requests are.
+// runtime.Gosched would not do: Go resumes the look before it asks the network for requests.
 const (
 	upcomingRestEvery = 500
 	upcomingRest      = time.Millisecond

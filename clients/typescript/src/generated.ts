@@ -996,7 +996,7 @@ export interface components {
             nextCursor?: string;
             /**
              * Format: date-time
-             * @description How far the list has come, by execution time: all that is earlier was looked at, though none of it may have passed the filters. The next page goes on from there. Absent on the last page.
+             * @description The list has been searched up to this execution time, even where no message matched the filters. The next page goes on from there. Absent on the last page.
              */
             searchedUntil?: string;
         };
@@ -1237,7 +1237,7 @@ export interface components {
             maxPerSecond: number;
             maxInFlight: number;
             /**
-             * @description paused: an operator paused it. down: at least one node finds that it takes no messages at present; others may still deliver to it. up: neither; of a channel at rest, which no node has tried lately, nothing else is known.
+             * @description paused: an operator paused it. down: at least one node finds that it takes no messages at present; others may still deliver to it. up: neither. A channel that no node has tried lately is up too, though it is not known whether it takes messages.
              * @enum {string}
              */
             state: "up" | "down" | "paused";

@@ -207,7 +207,7 @@ test("Channels reads a long list page by page", async ({ node, page }) => {
   });
   await page.goto(`${node.url}/console/channels`);
   for (const name of names) await expect(row(page, name)).toBeVisible();
-  await expect(page.getByText("reading on")).toBeHidden();
+  await expect(page.getByText("Loading more")).toBeHidden();
   await node.call("PATCH", "/v1/channels", { channel: names[6], paused: true });
   await expect(row(page, names[6]!)).toContainText("paused");
   await expect(page.getByRole("row")).toHaveCount(1 + names.length);

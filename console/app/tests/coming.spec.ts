@@ -124,9 +124,9 @@ test("Coming shows what is due when, and zooms by mouse, finger and keyboard", a
   await expect.poll(() => range(page)).toEqual([at + 5.5 * minute, at + 6.5 * minute]);
   await expect(peak(page)).toHaveText("Nothing is due in this time.");
   await press("Earlier");
-  await press("Wider");
+  await press("Zoom out");
   await expect.poll(() => range(page)).toEqual([at + 4.5 * minute, at + 6.5 * minute]);
-  await press("Closer");
+  await press("Zoom in");
   await expect.poll(() => range(page)).toEqual([at + 5 * minute, at + 6 * minute]);
   for (let i = 0; i < 5; i++) await page.goBack();
   await expect.poll(() => range(page)).toEqual([at, end]);

@@ -30,7 +30,7 @@ test("a group is redriven, or purged, and only that", async ({ start, receiver, 
   await page.goto(`${node.url}/console/failed`);
   const orders = channelOf(page, "/orders");
   const gone = channelOf(page, "/gone");
-  await expect(page.locator(".failed").first()).toContainText("6 messages for 3 reasons");
+  await expect(page.locator(".failed").first()).toContainText("6 messages with 3 errors");
   await expect(orders.getByRole("listitem").first()).toContainText("400 Bad Request: no such customer");
   await expect(orders.getByRole("listitem").first()).toContainText("3 messages");
   await expect(orders.getByRole("listitem").first().getByRole("link")).toHaveAttribute("href", /^\/console\/message\?id=r0-\d$/);
@@ -49,7 +49,7 @@ test("a group is redriven, or purged, and only that", async ({ start, receiver, 
   await page.keyboard.press("Tab");
   await page.keyboard.press("Enter");
   await expect(progress(page)).toContainText("The job is done: 3 redriven, 0 could not be redriven.");
-  await expect(orders).toContainText("3 messages for 2 reasons");
+  await expect(orders).toContainText("3 messages with 2 errors");
   await expect.poll(() => receiver.got.toSorted()).toEqual(["r0-0", "r0-1", "r0-2"]);
   await node.until<any>("/v1/messages?status=DELIVERED", (list) => list.messages.length === 3);
   expect(await failed(node, 5)).toEqual(["r1-0", "r1-1", "r2-0", "r3-0", "r3-1"]);
@@ -120,7 +120,7 @@ test("what failed without a reason is redriven or purged with its whole channel"
   });
   await page.goto(`${node.url}/console/failed`);
   const channel = channelOf(page, "inbox:a");
-  await expect(channel).toContainText("No reason was given.");
+  await expect(channel).toContainText("No error was given.");
   await expect(channel.getByRole("button")).toHaveText(["Redrive all of this channel", "Purge all of this channel"]);
   await channel.getByRole("button", { name: "Purge all" }).click();
   await expect(page.getByRole("dialog")).toContainText("What fails in this channel before the job begins is purged, too.");
@@ -134,6 +134,6 @@ test("a reader sees what failed, and no button that writes", async ({ start, rec
   await fail(node, receiver, adminKey);
   await page.goto(`${node.url}/console/failed`);
   await logIn(page, await reader(node));
-  await expect(channelOf(page, "/orders")).toContainText("6 messages for 3 reasons");
+  await expect(channelOf(page, "/orders")).toContainText("6 messages with 3 errors");
   await expect(page.getByRole("button", { name: /Redrive|Purge/ })).toHaveCount(0);
 });

@@ -203,7 +203,7 @@ test("Actions do what they say", async ({ start, page }) => {
   await node.call("POST", "/v1/messages", { scheduleId: "a", channel: "inbox:a", delay: "2h", payload: 1 });
   await open(page, node, "a");
   await page.getByRole("button", { name: "Move the message" }).click();
-  const dialog = page.getByRole("dialog", { name: "When is it to be due?" });
+  const dialog = page.getByRole("dialog", { name: "When should it be due?" });
   await accessible(page);
   await fits(page);
   await dialog.getByLabel("Due, in Europe/Berlin").fill("2040-07-01T12:30:00");
@@ -295,7 +295,7 @@ test("A question stays what it was when it came up, and nothing is done to what 
     await expect(version).toHaveText((await node.call("GET", path("q"))).version);
   };
   await ask("Cancel the message", changed);
-  await expect(dialog).toContainText("If the answer is yes, it is never delivered.");
+  await expect(dialog).toContainText("It is then never delivered.");
   await accessible(page);
   await dialog.getByRole("button", { name: "Cancel the message" }).click();
   await expect(said(page)).toHaveText("It was changed meanwhile: look again.");

@@ -88,7 +88,7 @@ test("a series is paused, resumed, triggered and cancelled", async ({ node, page
 
   await page.getByRole("button", { name: "Pause the series" }).focus();
   await page.keyboard.press("Enter");
-  await expect(page.getByText("It is paused. An occurrence whose time had come may still come, and no other.")).toBeVisible();
+  await expect(page.getByText("It is paused. An occurrence that was already due may still be delivered, and no other.")).toBeVisible();
   expect((await read()).series.paused).toBe(true);
   await expect(page.getByRole("button", { name: "Resume the series" })).toBeFocused();
   await page.keyboard.press("Enter");

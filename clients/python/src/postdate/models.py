@@ -475,7 +475,7 @@ class Channel(Model):
     max_in_flight: int
     state: Literal["up", "down", "paused"]
     """
-    paused: an operator paused it. down: at least one node finds that it takes no messages at present; others may still deliver to it. up: neither; of a channel at rest, which no node has tried lately, nothing else is known.
+    paused: an operator paused it. down: at least one node finds that it takes no messages at present; others may still deliver to it. up: neither. A channel that no node has tried lately is up too, though it is not known whether it takes messages.
     """
     in_hand: int
     """
@@ -1337,7 +1337,7 @@ class MessagePage(Model):
     """
     searched_until: AwareDatetime | None = None
     """
-    How far the list has come, by execution time: all that is earlier was looked at, though none of it may have passed the filters. The next page goes on from there. Absent on the last page.
+    The list has been searched up to this execution time, even where no message matched the filters. The next page goes on from there. Absent on the last page.
     """
 
 

@@ -74,7 +74,7 @@ export function Channels() {
         </label>
         {may("channels:w") && <Other open={open} />}
       </div>
-      {channels && !complete && <p class="about" role="status">{count(channels.length)} channels so far: reading on.</p>}
+      {channels && !complete && <p class="about" role="status">{count(channels.length)} channels so far. Loading more …</p>}
       {rows && (
         <Table label="Channels" columns={columns} rows={rows} id={(c) => c.channel} sortable
           empty={name && channels!.length > 0 ? "No name contains that." : "No channel has messages, or settings."} />
@@ -121,7 +121,7 @@ function OfChannel(props: { name: string; state: Channel | undefined; complete: 
   };
   return (
     <Dialog title={name} onClose={props.close}>
-      {c ? <State channel={c} /> : <p>{props.complete ? "Nothing is set for this channel, and no messages of it were found." : "It is not read yet."}</p>}
+      {c ? <State channel={c} /> : <p>{props.complete ? "Nothing is set for this channel, and no messages of it were found." : "Loading …"}</p>}
       {may("sched:r") && <p><a href={link("messages", { channel: name })}>Its messages</a> · <a href={link("failed", { channel: name })}>Its failed messages</a></p>}
       {may("channels:w") && (c || props.complete) && <Settings name={name} state={c} change={change} />}
       <footer>

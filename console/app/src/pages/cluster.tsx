@@ -23,7 +23,7 @@ export function Cluster() {
     return (seen.current = look(seen.current, cluster, Date.now()));
   }, 1000);
   return (
-    <Page title="Cluster" fault={fault} about="Which nodes there are, by gossip, and who owns which bucket, by the store: as the node that answers sees it, once a second.">
+    <Page title="Cluster" fault={fault} about="The nodes, from gossip, and the owner of each bucket, from the store, as the node that answers sees them. Read every second.">
       {watch && <Faults watch={watch} />}
       {watch && <Figures watch={watch} />}
       {watch && <Nodes watch={watch} />}

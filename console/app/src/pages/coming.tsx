@@ -131,7 +131,7 @@ export function Coming() {
   const zoom = (from: number, to: number) => route(zoomed(from, to, channel));
   return (
     <Page title="Coming" fault={fault}
-      about={`How many pending messages are due when, by channel, in the time zone ${zone}. A series counts at its next occurrence only, and what waits for a channel that is down or is paused does not count.`}>
+      about={`How many pending messages are due when, by channel, in the time zone ${zone}. Of a series only the next occurrence is counted. What is paused, or waits for a channel that is down, is not counted.`}>
       <div class="row">
         <div role="group" aria-label="The next" class="picks">
           <span aria-hidden="true">Next</span>
@@ -162,8 +162,8 @@ function Moves({ range, zoom }: { range: Range; zoom(from: number, to: number): 
   );
   return (
     <div role="group" aria-label="Range" class="picks">
-      {move("Closer", 0, -0.25, part <= shortest)}
-      {move("Wider", 0, 0.5, 2 * part > longest)}
+      {move("Zoom in", 0, -0.25, part <= shortest)}
+      {move("Zoom out", 0, 0.5, 2 * part > longest)}
       {move("Earlier", -0.5, 0, from <= earliest)}
       {move("Later", 0.5, 0, to >= latest)}
     </div>
@@ -277,7 +277,7 @@ function Bars({ shown, channel, given, zoom }: BarsProps) {
           onEnter: (i) => zoom(shown.slots[i]!.from, shown.slots[i]!.to),
         }} />
       <small>
-        Slots of {length(shown.step)}. Draw over the chart to zoom.
+        Slots of {length(shown.step)}. Drag across the chart to zoom.
         {shown.from < shown.now && shown.now < shown.to && " The line marks now: what is in slots before it is overdue."}
       </small>
     </div>

@@ -1,4 +1,4 @@
-// Failed: what could not be delivered, by channel and reason, to be tried again or purged.
+// Failed: what could not be delivered, by channel and error, to be tried again or purged.
 import { useMemo } from "preact/hooks";
 import { type Schemas, answer, api } from "../api";
 import { ChannelField, type Query, TimeField, messageLink, useQuery } from "../filter";
@@ -21,7 +21,7 @@ export function Failed() {
   const channels = useMemo(() => byChannel(value?.groups ?? []), [value]);
   return (
     <Page title="Failed" fault={fault}
-      about="Messages that could not be delivered, by channel and reason, until their retention is over. A message counts in one group: that of its last error.">
+      about="Messages that could not be delivered, by channel and error, until their retention is over. A message counts in one group: that of its last error.">
       <form class="row" aria-label="Filter" onSubmit={(event) => event.preventDefault()}>
         <ChannelField by={by} seen={channels.map(([group]) => group.channel)} />
         <TimeField label={`Due from (${zone})`} name="from" by={by} />
@@ -71,7 +71,7 @@ function Channel({ groups, exact, by }: { groups: [Group, ...Group[]]; exact: bo
     <section class="card failed">
       <header class="row">
         <h2>{visible(channel)}</h2>
-        {several && <p data-figure="Messages of a channel">{amount(all, exact)} for {groups.length} reasons</p>}
+        {several && <p data-figure="Messages of a channel">{amount(all, exact)} with {groups.length} errors</p>}
         {(several || unreasoned) && may("sched:w") && (
           <Start kind="redrive" n={all} exact={exact} filter={{ channel }} by={by}>Redrive all of this channel</Start>
         )}
@@ -92,7 +92,7 @@ function Reason({ group, by }: { group: Group; by: Query }) {
   return (
     <li>
       <div>
-        <p class="reason">{visible(lastError) || "No reason was given."}</p>
+        <p class="reason">{visible(lastError) || "No error was given."}</p>
         <p>
           <strong data-figure="Messages of a reason">{amount(group.count, group.exact)}</strong>, the latest failed <Time at={group.lastFailedAt} far />.{" "}
           <a href={messageLink(group.example)}>An example: {group.example}</a>
@@ -111,7 +111,7 @@ function Reason({ group, by }: { group: Group; by: Query }) {
 const starts = {
   redrive: {
     question: "Redrive",
-    about: "Each is due now and has as many attempts as at first. One that may have arrived before it failed can arrive a second time. What fails after this begins is left out.",
+    about: "Each is due now, and its attempts are counted from zero again. One that may have arrived before it failed can arrive a second time. What fails after this begins is left out.",
   },
   purge: {
     question: "Purge",

@@ -114,15 +114,15 @@ function Actions({ message, again, tell }: ActionsProps) {
       <>
         {/[/!]/.test(id) || ( // the API changes neither occurrences nor what was left for a failure channel
           <>
-            <Act key="move" tell={tell} confirm="When is it to be due?" fields={<When message={message} />} run={move}>Move the message</Act>
+            <Act key="move" tell={tell} confirm="When should it be due?" fields={<When message={message} />} run={move}>Move the message</Act>
             <Act key="send" tell={tell} confirm="Send the message now?" run={send}
-              fields={<Which message={message}>It is due now, then, and goes out once its channel takes messages.</Which>}>
+              fields={<Which message={message}>It is then due now, and goes out once its channel takes messages.</Which>}>
               Send the message now
             </Act>
           </>
         )}
         <Act key="cancel" tell={tell} danger confirm="Cancel the message?" run={cancel}
-          fields={<Which message={message}>If the answer is yes, it is never delivered. The answer is no once delivery has begun.</Which>}>
+          fields={<Which message={message}>It is then never delivered. If its delivery has already begun, it cannot be cancelled, and the console says so.</Which>}>
           Cancel the message
         </Act>
       </>
@@ -132,7 +132,7 @@ function Actions({ message, again, tell }: ActionsProps) {
     return (
       <>
         <Act key="redrive" tell={tell} confirm="Try the message again, as a new one that is due now?" run={redrive}
-          fields={<Which message={message}>It has as many attempts as at first. If it may have arrived before it failed, it can arrive a second time.</Which>}>
+          fields={<Which message={message}>Its attempts are counted from zero again. If it may have arrived before it failed, it can arrive a second time.</Which>}>
           Redrive the message
         </Act>
         <Act key="purge" tell={tell} danger confirm="Purge the message: delete it for good, with its payload?" run={purge}

@@ -12,7 +12,7 @@ import { actFor, caller, isAdmin, may, tenant } from "../session";
 export function Now() {
   const { value: stats, fault } = useLive((signal) => answer(api.GET("/v1/stats", { signal })), 2000, [tenant.value]);
   return (
-    <Page title="Now" about={`What happens${stats ? ` ${whose(stats)}` : ""}: the last minute in figures, the last ten as lines.`} fault={fault}>
+    <Page title="Now" about={`What is happening${stats ? ` ${whose(stats)}` : ""}: the last minute in figures, the last ten as lines.`} fault={fault}>
       {stats && <Figures stats={stats} />}
       {stats && <More />}
       {stats && <Lines stats={stats} />}

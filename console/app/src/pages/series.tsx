@@ -175,7 +175,7 @@ function Actions({ m, again }: { m: Recurring; again(): void }) {
     } finally {
       again();
     }
-    if (paused) return "It is paused. An occurrence whose time had come may still come, and no other.";
+    if (paused) return "It is paused. An occurrence that was already due may still be delivered, and no other.";
     return "It is resumed, with the first occurrence that is still to come.";
   };
   const trigger = async () => {

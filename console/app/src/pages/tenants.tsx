@@ -317,7 +317,7 @@ function Revoke(props: { of: Key; own: string | undefined; onClose(): void; onDo
     <Ask title={`Revoke key ${id}?`} yes="Revoke the key" danger onClose={props.onClose} run={run}>
       <p>
         It is a key of tenant {whose}, and was {lastUsedAt ? `last used ${distance(lastUsedAt)}` : "never used"}. Whoever uses it is
-        refused from now on, and it cannot be had back.
+        refused from now on, and this cannot be undone.
       </p>
       {id === props.own && <p class="fault">You are logged in with it: you will have to log in with another one.</p>}
     </Ask>
