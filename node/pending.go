@@ -14,7 +14,7 @@ const (
 	// pendingFreshFor is for how long a look at what is pending serves all who ask.
 	pendingFreshFor = 5 * time.Second
 
-	// pendingKnownFor is how old a look may be when the next one begins, to serve them until that is done.
+	// pendingKnownFor is for how long it serves them if the next look is not done.
 	pendingKnownFor = 2 * pendingFreshFor
 
 	// pendingTimeout is how long a look may take.
@@ -46,10 +46,11 @@ func newPendingLooks(s store.Messages, now func() postdate.Time, life context.Co
 
 // pendingLook is one look at what is pending of a tenant.
 type pendingLook struct {
-	begun   time.Time
-	done    chan struct{}  // closed at its end
-	found   *store.Pending // then; nil: it failed
-	earlier *store.Pending // what the one before found; nil: it failed, or is too old
+	begun        time.Time
+	done         chan struct{}  // closed at its end
+	found        *store.Pending // then; nil: it failed
+	earlier      *store.Pending // what the look before found
+	earlierBegun time.Time
 }
 
 func (l *pendingLook) ended() bool {
@@ -67,7 +68,8 @@ func (l *pendingLook) olderThan(age time.Duration) bool {
 }
 
 // result waits for the end of the look, for at most answerTimeout from its beginning: a store that hangs delays nobody
-// who asks after that. Until the end, result is what the look before found. nil: what is pending is not known.
+// who asks after that. Until the end, result is what the look before found, if that is not too old. nil: what is
+// pending is not known.
 func (l *pendingLook) result(ctx context.Context) *store.Pending {
 	ctx, cancel := context.WithDeadline(ctx, l.begun.Add(answerTimeout))
 	defer cancel()
@@ -75,10 +77,13 @@ func (l *pendingLook) result(ctx context.Context) *store.Pending {
 	case <-l.done:
 	case <-ctx.Done():
 	}
-	if !l.ended() { // of one that ended long ago the deadline too has passed
+	switch {
+	case l.ended(): // of one that ended long ago the deadline too has passed
+		return l.found
+	case time.Since(l.earlierBegun) <= pendingKnownFor:
 		return l.earlier
 	}
-	return l.found
+	return nil
 }
 
 // look returns the latest look at what is pending of a tenant, or begins one if that is not fresh any more.
@@ -92,7 +97,7 @@ func (p *pendingLooks) look(tenant string) *pendingLook {
 	}
 	l := &pendingLook{begun: time.Now(), done: make(chan struct{})}
 	if before != nil {
-		l.earlier = before.found
+		l.earlier, l.earlierBegun = before.found, before.begun
 	}
 	p.looks[tenant] = l
 	p.background.Go(func() { p.run(tenant, l) })

@@ -11,15 +11,17 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// slowCount takes a second to count what is pending, which is one more each time.
+// slowCount takes a second to count what is pending, which is one more each time, and hangs for a minute at the fourth.
 type slowCount struct {
 	store.Messages
 	times *int64
 }
 
 func (s slowCount) Pending(context.Context, string, postdate.Time) (store.Pending, error) {
+	if *s.times++; *s.times == 4 {
+		time.Sleep(time.Minute)
+	}
 	time.Sleep(time.Second)
-	*s.times++
 	return store.Pending{Channels: map[postdate.Channel]store.PendingCount{"inbox:x": {All: *s.times}}}, nil
 }
 
@@ -33,7 +35,8 @@ func TestASlowLookLeavesTheEarlierOne(t *testing.T) {
 			at   time.Duration
 			want int64 // how often the store had counted; 0: nothing is known
 		}{
-			{0, 0}, {2 * time.Second, 1}, {6 * time.Second, 1}, {8 * time.Second, 2}, {time.Minute, 0}, {time.Minute + 2*time.Second, 3},
+			{0, 0}, {2 * time.Second, 1}, {6 * time.Second, 1}, {8 * time.Second, 2}, {time.Minute, 0}, {62 * time.Second, 3},
+			{66 * time.Second, 3}, {69 * time.Second, 3}, {71 * time.Second, 0}, {90 * time.Second, 0},
 		} {
 			time.Sleep(time.Until(time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC).Add(each.at)))
 			found := p.look("default").result(t.Context())

@@ -103,7 +103,7 @@ func WaitsOf(parked, paused bool) Waits {
 
 // NewForecast is a Forecast in which nothing was found.
 func NewForecast(q *UpcomingQuery) *Forecast {
-	return &Forecast{q: q, found: make(map[forecastPart]float64, q.Slots())}
+	return &Forecast{q: q, found: map[forecastPart]float64{}}
 }
 
 // Add adds n messages of the tenant whose time lies in a slot, unless the query leaves out their channel or what they

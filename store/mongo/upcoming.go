@@ -49,6 +49,8 @@ type upcoming struct {
 	s    *Store
 	q    *store.UpcomingQuery
 	most int // entries, and messages, that it looks at
+
+	damaged bool // not all messages could be read
 }
 
 func (u *upcoming) forecast(ctx context.Context) (*store.Forecast, error) {
@@ -72,7 +74,7 @@ func (u *upcoming) forecast(ctx context.Context) (*store.Forecast, error) {
 	if whole < buckets {
 		f.Scale(func(int) float64 { return float64(buckets) / float64(whole) })
 	}
-	f.Exact = whole == buckets && read <= u.most // more may have come between the two reads
+	f.Exact = whole == buckets && !u.damaged && read <= u.most // more may have come between the two reads
 	return f, nil
 }
 
@@ -170,6 +172,7 @@ func (u *upcoming) add(f *store.Forecast, slot int, g *upcomingGroup) {
 	}
 	channel, ok := g.ID.Channel.StringValueOK()
 	if !ok || !g.ID.Sound {
+		u.damaged = true
 		u.s.c.Log.Error("messages cannot be counted: they are passed over and stay as they are",
 			"tenant", u.q.Tenant, "count", g.N)
 		return

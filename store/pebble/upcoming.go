@@ -28,6 +28,10 @@ const (
 	upcomingRest      = time.Millisecond
 )
 
+// upcomingLooksMax is how many looks there are at the same time: each may have to name 20,000 channels of 2 KiB. The
+// others wait.
+const upcomingLooksMax = 4
+
 // entryBytesMin is less than what an entry of the due space takes on the disk. Where the disk has less for each, most
 // is still in memory, and what it has says nothing.
 const entryBytesMin = 8
@@ -77,6 +81,12 @@ type upcoming struct {
 }
 
 func (u *upcoming) forecast(ctx context.Context, examinedMax int) (*store.Forecast, error) {
+	select {
+	case u.s.looks <- struct{}{}:
+		defer func() { <-u.s.looks }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 	lows := u.s.lowWaters() // before the snapshot is taken
 	var err error
 	if u.due, err = u.s.db.NewIter(spaceOnly(spaceDue)); err != nil {
@@ -100,7 +110,7 @@ func (u *upcoming) forecast(ctx context.Context, examinedMax int) (*store.Foreca
 		}
 		all.Join(part)
 	}
-	all.Exact = true
+	all.Exact = u.damaged == 0
 	return all, nil
 }
 
@@ -123,7 +133,7 @@ func (u *upcoming) strip(b int, from, to postdate.Time, most int, f *store.Forec
 	}
 	u.from = dueKey(u.from[:0], b, bucket.Position{Time: from})
 	u.to = dueKey(u.to[:0], b, bucket.Position{Time: to})
-	u.examined++
+	u.examine()
 	u.due.SeekGEWithLimit(u.from, u.to)
 	u.read(&strip, most, f)
 	return strip, u.due.Error()
@@ -140,15 +150,20 @@ func (u *upcoming) read(strip *store.Strip, most int, f *store.Forecast) {
 			strip.More = true
 			return
 		}
-		if u.examined++; u.examined%upcomingRestEvery == 0 {
-			time.Sleep(upcomingRest)
-		}
+		u.examine()
 		strip.Read++
 		strip.Last = postdate.Time(binary.BigEndian.Uint64(key[1+bucketBytes:]))
 		if ofTenant(key, u.q.Tenant) {
 			strip.Own++
 			u.count(strip.Last, f)
 		}
+	}
+}
+
+// examine counts an entry or a seek, and rests in time.
+func (u *upcoming) examine() {
+	if u.examined++; u.examined%upcomingRestEvery == 0 {
+		time.Sleep(upcomingRest)
 	}
 }
 
@@ -176,7 +191,7 @@ func (u *upcoming) count(at postdate.Time, f *store.Forecast) {
 		name, known := u.names[string(channel)]
 		if !known {
 			name = postdate.Channel(channel)
-			u.names[string(channel)] = name
+			u.names[string(name)] = name
 		}
 		f.Add(u.q.SlotOf(at), name, waits, 1)
 	}
