@@ -127,7 +127,7 @@ const lines: Record<string, Record<string, Line>> = {
     "Messages of a channel": {
       api: ({ failures }, of) => {
         const groups = failures.groups.filter((g: any) => g.channel === of);
-        return `${count(sumOf(groups, "count"))} messages for ${groups.length} reasons`;
+        return `${count(sumOf(groups, "count"))} messages with ${groups.length} errors`;
       },
       metric: allFailed,
     },
