@@ -61,7 +61,7 @@ func channelsIn(views []poller.ChannelView, rates *stats.ChannelRates, tenant, a
 			break
 		}
 		c := channelReport{
-			Channel: name, Down: v.Down && !v.Paused, Parked: v.Parked, InHand: v.InHand, InFlight: v.InFlight,
+			Channel: name, Down: v.Down, Parked: v.Parked, InHand: v.InHand, InFlight: v.InFlight,
 			LastError: postdate.Cut(v.Reason, postdate.LastErrorBytesMax), LastErrorAt: v.ReasonAt,
 		}
 		if perSecond, is := rates.Of(name); is {

@@ -13,7 +13,7 @@ import (
 type View struct {
 	Overdue map[int]postdate.Time // per bucket: the earliest due message in hand that is not settled
 	Hand    int                   // messages in memory
-	Down    int                   // channels that take nothing
+	Down    int                   // channels that take nothing, though nobody paused them
 	At      postdate.Now
 
 	FirstDown []stats.DownChannel // the first of those, by name: at most [stats.DownMax]
@@ -45,7 +45,7 @@ func (m *Machine) View(now postdate.Now) View {
 	}
 	var first []*outlet
 	for _, o := range m.outlets {
-		if o.site.down {
+		if o.down() {
 			v.Down++
 			first = addFirst(first, o)
 		}
@@ -86,10 +86,13 @@ func (b *owned) firstDue() postdate.Time {
 	return first
 }
 
+// down says whether the channel takes nothing. Of one that people paused nobody knows: it is not tried.
+func (o *outlet) down() bool { return o.site.down && !o.paused() }
+
 // ChannelView is what the machine knows about one channel, at all priorities.
 type ChannelView struct {
 	Route    postdate.Route
-	Down     bool   // takes nothing at present
+	Down     bool   // takes nothing at present, though nobody paused it
 	Paused   bool   // by an operator
 	InHand   int    // messages in memory
 	InFlight int    // of these, with the broker
@@ -103,7 +106,7 @@ func (m *Machine) Channels() []ChannelView {
 	all := make([]ChannelView, 0, len(m.outlets))
 	for _, o := range m.outlets {
 		all = append(all, ChannelView{
-			Route: o.name, Down: o.site.down, Paused: o.paused(), InFlight: o.flying(),
+			Route: o.name, Down: o.down(), Paused: o.paused(), InFlight: o.flying(),
 			Reason: o.lastError, ReasonAt: o.errorAt, InHand: o.sum(inHand),
 			Parked: o.sum(func(c *channel) int { return c.parkedIn.len() }) > 0,
 		})
