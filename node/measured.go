@@ -12,16 +12,21 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// measured is a store that counts and times the important calls.
+// looksMax is how many looks at what is upcoming or pending run at a time: each may have to name 20,000 channels of
+// 2 KiB, and the store has other work. The others wait.
+const looksMax = 4
+
+// measured is a store that counts and times the important calls, and bounds the looks.
 type measured struct {
 	store.Store
+	looks   chan struct{} // has room for looksMax
 	seconds *prometheus.HistogramVec
 	errors  *prometheus.CounterVec
 }
 
 func measure(s store.Store, r prometheus.Registerer) *measured {
 	auto := promauto.With(r)
-	return &measured{Store: s,
+	return &measured{Store: s, looks: make(chan struct{}, looksMax),
 		seconds: auto.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "postdate_store_seconds", Help: "Duration of store operations, the wait for the disk included.",
 			Buckets: []float64{.0001, .0002, .0005, .001, .002, .005, .01, .025, .05, .1, .5, 1, 5},
@@ -126,6 +131,10 @@ func (m *measured) List(ctx context.Context, q store.ListQuery) (store.ListPage,
 }
 
 func (m *measured) Upcoming(ctx context.Context, q store.UpcomingQuery) ([]store.UpcomingSlot, error) {
+	if err := m.beginLook(ctx); err != nil {
+		return nil, err
+	}
+	defer m.endLook()
 	done := m.timed("upcoming")
 	slots, err := m.Store.Upcoming(ctx, q)
 	done(err)
@@ -133,10 +142,29 @@ func (m *measured) Upcoming(ctx context.Context, q store.UpcomingQuery) ([]store
 }
 
 func (m *measured) Pending(ctx context.Context, tenant string, at postdate.Time) (store.Pending, error) {
+	if err := m.beginLook(ctx); err != nil {
+		return store.Pending{}, err
+	}
+	defer m.endLook()
 	done := m.timed("pending")
 	found, err := m.Store.Pending(ctx, tenant, at)
 	done(err)
 	return found, err
+}
+
+// beginLook waits until fewer than looksMax run.
+func (m *measured) beginLook(ctx context.Context) error {
+	select {
+	case m.looks <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return postdate.E(postdate.KindUnavailable, "other looks at what is upcoming or pending take too long: %w",
+			ctx.Err())
+	}
+}
+
+func (m *measured) endLook() {
+	<-m.looks
 }
 
 func (m *measured) Claim(ctx context.Context, claims []store.Claim) []store.ClaimResult {

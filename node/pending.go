@@ -19,9 +19,6 @@ const (
 
 	// pendingTimeout is how long a look may take.
 	pendingTimeout = 5 * time.Second
-
-	// pendingLooksMax is how many tenants are looked at at the same time: the others wait.
-	pendingLooksMax = 4
 )
 
 // pendingLooks counts what is pending in the store. However many ask, a tenant has one look at a time, and one within
@@ -32,16 +29,13 @@ type pendingLooks struct {
 	life       context.Context // ends the looks
 	background *sync.WaitGroup // they run in it
 
-	running chan struct{} // has room for [pendingLooksMax]
-
 	mu    sync.Mutex
 	looks map[string]*pendingLook // by tenant
 }
 
 func newPendingLooks(s store.Messages, now func() postdate.Time, life context.Context,
 	background *sync.WaitGroup) *pendingLooks {
-	return &pendingLooks{store: s, now: now, life: life, background: background,
-		running: make(chan struct{}, pendingLooksMax), looks: map[string]*pendingLook{}}
+	return &pendingLooks{store: s, now: now, life: life, background: background, looks: map[string]*pendingLook{}}
 }
 
 // pendingLook is one look at what is pending of a tenant.
@@ -108,12 +102,6 @@ func (p *pendingLooks) run(tenant string, l *pendingLook) {
 	defer close(l.done)
 	ctx, cancel := context.WithTimeout(p.life, pendingTimeout)
 	defer cancel()
-	select {
-	case p.running <- struct{}{}:
-		defer func() { <-p.running }()
-	case <-ctx.Done():
-		return
-	}
 	if found, err := p.store.Pending(ctx, tenant, p.now()); err == nil { // the store's metrics count those that fail
 		l.found = &found
 	}

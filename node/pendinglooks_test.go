@@ -3,9 +3,12 @@ package node
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/store"
@@ -46,6 +49,60 @@ func TestASlowLookLeavesTheEarlierOne(t *testing.T) {
 			if got := found.Channels["inbox:x"].All; got != each.want {
 				t.Errorf("at %v the list has what was counted at the look %d, want %d", each.at, got, each.want)
 			}
+		}
+	})
+}
+
+// heldLooks looks at what is upcoming or pending until it is told to end.
+type heldLooks struct {
+	store.Store
+	begun *atomic.Int64
+	end   chan struct{}
+}
+
+func (h heldLooks) Upcoming(context.Context, store.UpcomingQuery) ([]store.UpcomingSlot, error) {
+	h.begun.Add(1)
+	<-h.end
+	return nil, nil
+}
+
+func (h heldLooks) Pending(context.Context, string, postdate.Time) (store.Pending, error) {
+	_, err := h.Upcoming(nil, store.UpcomingQuery{})
+	return store.Pending{}, err
+}
+
+// A few looks run at a time, whatever is asked: the others wait, and then have their answer.
+func TestLooksWaitForOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		held := heldLooks{begun: new(atomic.Int64), end: make(chan struct{})}
+		m := measure(held, prometheus.NewRegistry())
+		var asking sync.WaitGroup
+		for i := range looksMax + 1 {
+			asking.Go(func() {
+				var err error
+				if i%2 == 0 {
+					_, err = m.Upcoming(t.Context(), store.UpcomingQuery{})
+				} else {
+					_, err = m.Pending(t.Context(), "a", 0)
+				}
+				if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		synctest.Wait()
+		if n := held.begun.Load(); n != looksMax {
+			t.Errorf("%d looks run, want %d", n, looksMax)
+		}
+		gone, leave := context.WithCancel(t.Context())
+		leave()
+		if _, err := m.Pending(gone, "a", 0); postdate.KindOf(err) != postdate.KindUnavailable {
+			t.Errorf("who left before his turn has %v", err)
+		}
+		close(held.end)
+		asking.Wait()
+		if n := held.begun.Load(); n != looksMax+1 {
+			t.Errorf("%d looks ran, want %d", n, looksMax+1)
 		}
 	})
 }

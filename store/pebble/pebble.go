@@ -115,8 +115,7 @@ type Store struct {
 	floor   atomic.Uint64 // the number after which an empty inbox goes on
 	birth   uint32        // names this store in inbox cursors
 
-	pending *store.Tally  // by tenant
-	looks   chan struct{} // has room for upcomingLooksMax
+	pending *store.Tally // by tenant
 
 	pace     *pace
 	unsynced atomic.Int64 // writes that can be read and are not on disk yet
@@ -156,8 +155,7 @@ func OpenWith(config Config, parts Parts) (*Store, error) {
 	}
 	s := &Store{
 		c: c, locks: make([]sync.Mutex, c.Buckets), low: make([]lowWater, c.Buckets),
-		inboxes: map[string]*inbox{}, pending: store.NewTally(), pace: newPace(c.MemtableSize),
-		looks: make(chan struct{}, upcomingLooksMax), stop: make(chan struct{}),
+		inboxes: map[string]*inbox{}, pending: store.NewTally(), pace: newPace(c.MemtableSize), stop: make(chan struct{}),
 	}
 	if use, err := c.FS.GetDiskUsage(c.Dir); err == nil && use.AvailBytes < min(c.ReserveBytes/8, 2*c.MemtableSize) {
 		return nil, openError(c.Dir, syscall.ENOSPC) // Pebble would try again and again

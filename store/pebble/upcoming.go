@@ -28,10 +28,6 @@ const (
 	upcomingRest      = time.Millisecond
 )
 
-// upcomingLooksMax is how many looks there are at the same time: each may have to name 20,000 channels of 2 KiB. The
-// others wait.
-const upcomingLooksMax = 4
-
 // entryBytesMin is less than what an entry of the due space takes on the disk. Where the disk has less for each, most
 // is still in memory, and what it has says nothing.
 const entryBytesMin = 8
@@ -81,12 +77,6 @@ type upcoming struct {
 }
 
 func (u *upcoming) forecast(ctx context.Context, examinedMax int) (*store.Forecast, error) {
-	select {
-	case u.s.looks <- struct{}{}:
-		defer func() { <-u.s.looks }()
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
 	lows := u.s.lowWaters() // before the snapshot is taken
 	var err error
 	if u.due, err = u.s.db.NewIter(spaceOnly(spaceDue)); err != nil {

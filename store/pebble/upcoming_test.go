@@ -2,7 +2,6 @@ package pebble
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -227,28 +226,6 @@ func TestUpcomingBesideDamagedMessages(t *testing.T) {
 	}
 	if text := log.String(); !strings.Contains(text, "message cannot be counted") || !strings.Contains(text, "more messages cannot be counted\" count=1") {
 		t.Errorf("the log says %q", text)
-	}
-}
-
-// A few looks run at a time, whatever is asked: the others wait, and then have their answer.
-func TestLooksWaitForOthers(t *testing.T) {
-	s, _ := upcomingStore(t, 1)
-	for range upcomingLooksMax {
-		s.looks <- struct{}{}
-	}
-	gone, leave := context.WithCancel(t.Context())
-	leave()
-	if _, err := s.Pending(gone, "b", upcomingBegin); err == nil {
-		t.Error("a look did not wait")
-	}
-	answered := make(chan error)
-	go func() {
-		_, err := s.Pending(t.Context(), "b", upcomingBegin)
-		answered <- err
-	}()
-	<-s.looks
-	if err := <-answered; err != nil {
-		t.Error(err)
 	}
 }
 
