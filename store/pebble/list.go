@@ -5,7 +5,6 @@ import (
 	"container/heap"
 	"context"
 	"errors"
-	"runtime"
 	"slices"
 	"strings"
 
@@ -19,9 +18,6 @@ import (
 // that selects few of many gives short pages, not long waits. Those of other tenants count too:
 // they are in the way.
 const listExaminedMax = 10_000
-
-// listYieldEvery is after how many messages a list lets others run, so that no request waits long for it.
-const listYieldEvery = 8
 
 // List implements store.Messages. Each bucket is already in the order of execution times; List
 // merges them with one iterator, which seeks. What has an entry of its own (listed.go) is in that order by itself.
@@ -90,6 +86,7 @@ type lister struct {
 
 	states  lookup
 	damaged int // how many messages could not be read
+	rests   rests
 }
 
 // begin finds the first message of each bucket, or the first entry.
@@ -98,6 +95,7 @@ func (l *lister) begin() error {
 		return l.listed(l.iter.First())
 	}
 	for b := range l.s.c.Buckets {
+		l.rests.due()
 		if err := l.seek(listStart(l.q, b), b); err != nil {
 			return err
 		}
@@ -147,9 +145,8 @@ func (l *lister) page(ctx context.Context) (page store.ListPage, err error) {
 			bytes += rec.Bytes()
 		}
 		last = l.after(head, last)
-		if examined++; examined%listYieldEvery == 0 {
-			runtime.Gosched()
-		}
+		examined++
+		l.rests.due()
 		if err := l.advance(head); err != nil {
 			return page, err
 		}

@@ -7,7 +7,6 @@ import (
 	"encoding/binary"
 	"math"
 	"slices"
-	"time"
 
 	lsm "github.com/cockroachdb/pebble/v2"
 
@@ -20,13 +19,6 @@ import (
 // Those of other tenants count too: they are in the way. If it ends within the first bucket, as many again are read in
 // places.
 const upcomingExaminedMax = 20_000
-
-// After every upcomingRestEvery entries, which take some 0.3 ms, a look rests: it is in no hurry, and requests are.
-// runtime.Gosched would not do: Go resumes the look before it asks the network for requests.
-const (
-	upcomingRestEvery = 500
-	upcomingRest      = time.Millisecond
-)
 
 // entryBytesMin is less than what an entry of the due space takes on the disk. Where the disk has less for each, most
 // is still in memory, and what it has says nothing.
@@ -74,6 +66,7 @@ type upcoming struct {
 	from, to []byte                      // the keys of the present strip
 	examined int
 	damaged  int // how many messages could not be read
+	rests    rests
 }
 
 func (u *upcoming) forecast(ctx context.Context, examinedMax int) (*store.Forecast, error) {
@@ -152,9 +145,8 @@ func (u *upcoming) read(strip *store.Strip, most int, f *store.Forecast) {
 
 // examine counts an entry or a seek, and rests in time.
 func (u *upcoming) examine() {
-	if u.examined++; u.examined%upcomingRestEvery == 0 {
-		time.Sleep(upcomingRest)
-	}
+	u.examined++
+	u.rests.due()
 }
 
 // ofTenant says whether a due key is one of the tenant.
