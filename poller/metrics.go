@@ -77,7 +77,8 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			Name: "postdate_messages_in_hand", Help: "Messages in memory: claimed and not settled.",
 		}),
 		down: auto.NewGauge(prometheus.GaugeOpts{
-			Name: "postdate_channels_down", Help: "Channels that take nothing at present, though nobody paused them; their messages are parked.",
+			Name: "postdate_channels_down",
+			Help: "Channels that take nothing at present, though nobody paused them; their messages are parked.",
 		}),
 		tenants: map[string]*tenantSeries{},
 	}

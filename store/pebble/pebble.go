@@ -155,7 +155,8 @@ func OpenWith(config Config, parts Parts) (*Store, error) {
 	}
 	s := &Store{
 		c: c, locks: make([]sync.Mutex, c.Buckets), low: make([]lowWater, c.Buckets),
-		inboxes: map[string]*inbox{}, pending: store.NewTally(), pace: newPace(c.MemtableSize), stop: make(chan struct{}),
+		inboxes: map[string]*inbox{}, pending: store.NewTally(), pace: newPace(c.MemtableSize),
+		stop: make(chan struct{}),
 	}
 	if use, err := c.FS.GetDiskUsage(c.Dir); err == nil && use.AvailBytes < min(c.ReserveBytes/8, 2*c.MemtableSize) {
 		return nil, openError(c.Dir, syscall.ENOSPC) // Pebble would try again and again
