@@ -7,6 +7,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"time"
 
 	lsm "github.com/cockroachdb/pebble/v2"
 
@@ -18,6 +19,9 @@ import (
 // that selects few of many gives short pages, not long waits. Those of other tenants count too:
 // they are in the way.
 const listExaminedMax = 10_000
+
+// listWork is for how long a list works before it rests. Somebody waits for it, so that is most of the time.
+const listWork = 3 * time.Millisecond
 
 // List implements store.Messages. Each bucket is already in the order of execution times; List
 // merges them with one iterator, which seeks. What has an entry of its own (listed.go) is in that order by itself.
@@ -95,7 +99,7 @@ func (l *lister) begin() error {
 		return l.listed(l.iter.First())
 	}
 	for b := range l.s.c.Buckets {
-		l.rests.due()
+		l.rests.after(listWork)
 		if err := l.seek(listStart(l.q, b), b); err != nil {
 			return err
 		}
@@ -146,7 +150,7 @@ func (l *lister) page(ctx context.Context) (page store.ListPage, err error) {
 		}
 		last = l.after(head, last)
 		examined++
-		l.rests.due()
+		l.rests.after(listWork)
 		if err := l.advance(head); err != nil {
 			return page, err
 		}

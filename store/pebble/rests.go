@@ -2,12 +2,8 @@ package pebble
 
 import "time"
 
-const (
-	// workMax is for how long a reader of much works before it rests: a request takes about as long.
-	workMax = 500 * time.Microsecond
-	// restTime is for how long it rests.
-	restTime = time.Millisecond
-)
+// restTime is how long a rest lasts. A shorter one lasts as long, as Go waits for the network in whole milliseconds.
+const restTime = time.Millisecond
 
 // rests are those of a reader of much: it is in no hurry, and the requests of others are. runtime.Gosched would not do:
 // Go resumes the reader before it asks the network for requests.
@@ -15,12 +11,12 @@ type rests struct {
 	since time.Time // when the present work began
 }
 
-// due is called again and again: it sleeps if it is time to rest.
-func (r *rests) due() {
+// after is called again and again, and rests after so much work.
+func (r *rests) after(work time.Duration) {
 	switch {
 	case r.since.IsZero():
 		r.since = time.Now()
-	case time.Since(r.since) > workMax:
+	case time.Since(r.since) > work:
 		time.Sleep(restTime)
 		r.since = time.Now()
 	}

@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"math"
 	"slices"
+	"time"
 
 	lsm "github.com/cockroachdb/pebble/v2"
 
@@ -19,6 +20,9 @@ import (
 // Those of other tenants count too: they are in the way. If it ends within the first bucket, as many again are read in
 // places.
 const upcomingExaminedMax = 20_000
+
+// upcomingWork is for how long a look works before it rests. Consoles look again and again: that is the lesser part.
+const upcomingWork = 500 * time.Microsecond
 
 // entryBytesMin is less than what an entry of the due space takes on the disk. Where the disk has less for each, most
 // is still in memory, and what it has says nothing.
@@ -146,7 +150,7 @@ func (u *upcoming) read(strip *store.Strip, most int, f *store.Forecast) {
 // examine counts an entry or a seek, and rests in time.
 func (u *upcoming) examine() {
 	u.examined++
-	u.rests.due()
+	u.rests.after(upcomingWork)
 }
 
 // ofTenant says whether a due key is one of the tenant.
