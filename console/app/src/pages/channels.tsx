@@ -65,7 +65,7 @@ export function Channels() {
   const rows = useMemo(() => channels?.filter((c) => c.channel.toLowerCase().includes(name.toLowerCase())), [channels, name]);
   const whose = tenant.value ? ` of tenant ${tenant.value}` : "";
   return (
-    <Page title="Channels" fault={fault} about={`The channels${whose} with messages that wait, deliveries in the last minute, or settings. Rate: deliveries per second, in the last minute. Due: messages whose time has come. Pending: all that are stored and not settled. –: not known.`}>
+    <Page title="Channels" fault={fault} about={`The channels${whose} with messages that wait, deliveries in the last minute, or settings. Rate: deliveries per second, in the last minute. Due: messages whose time has come. Pending: all that are stored and not settled. – in one of these: not known. At rest: up, and nothing to do.`}>
       <Missing nodes={missing} means="what only it knows is missing here" />
       <div class="row">
         <label>

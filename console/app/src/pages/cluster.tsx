@@ -23,7 +23,7 @@ export function Cluster() {
     return (seen.current = look(seen.current, cluster, Date.now()));
   }, 1000);
   return (
-    <Page title="Cluster" fault={fault} about="The nodes, from gossip, and the owner of each bucket, from the store, as the node that answers sees them. Read every second.">
+    <Page title="Cluster" fault={fault} about="The nodes, from gossip, and the owner of each bucket, from the store, as the node that answers sees them. This page reads them every second.">
       {watch && <Faults watch={watch} />}
       {watch && <Figures watch={watch} />}
       {watch && <Nodes watch={watch} />}
@@ -57,7 +57,7 @@ function Figures({ watch }: { watch: Watch }) {
       <Figure name="Nodes" value={count(alive)} alarm={lost} about={`alive, of ${count(watch.members.length)} that node ${watch.node} knows`} />
       <Figure name="Buckets" value={count(watch.buckets.length)} about="into which the messages are divided" />
       <Figure name="Without an owner" value={count(free)} alarm={free > 0} about="Buckets that nobody serves at present" />
-      <Figure name="Largest lag" value={lag > 0 ? ms(lag) : "none"} alarm={lag > lateMs} about="How long the message that waits longest in any bucket has been due, at most" />
+      <Figure name="Largest lag" value={lag > 0 ? ms(lag) : "none"} alarm={lag > lateMs} about="No message has been due for longer than this" />
     </dl>
   );
 }

@@ -131,7 +131,7 @@ export function Coming() {
   const zoom = (from: number, to: number) => route(zoomed(from, to, channel));
   return (
     <Page title="Coming" fault={fault}
-      about={`How many pending messages are due when, by channel, in the time zone ${zone}. Of a series only the next occurrence is counted. What is paused, or waits for a channel that is down, is not counted.`}>
+      about={`How many pending messages are due when, by channel, in the time zone ${zone}. Of a series only the next occurrence is counted, and none while it is paused.`}>
       <div class="row">
         <div role="group" aria-label="The next" class="picks">
           <span aria-hidden="true">Next</span>
@@ -221,7 +221,7 @@ function Figures({ shown, overdue, channel }: { shown: Upcoming; overdue?: { cou
         <Figure name="In the fullest slot" value={`${most && !most.exact ? "about " : ""}${perSecond}/s`} about={`On average over its ${length(most ? most.to - most.from : shown.step)}`} />
         {overdue && (
           <Figure name="Overdue" value={about(overdue)} alarm={overdue.count > 0}
-            about={`Were due more than ${length(graceMs)} ago, and are still pending`} />
+            about={`Were due more than ${length(graceMs)} ago, and are still pending, apart from what waits for a channel that is paused or down`} />
         )}
       </dl>
     </>

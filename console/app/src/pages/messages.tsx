@@ -65,7 +65,7 @@ export function Messages() {
   const none = list.fault && rows.length === 0; // the fault is all that there is to say
   return (
     <Page title="Messages" fault={list.fault}
-      about="Sorted by due time, and series by that of their first occurrence. Settled messages stay until their retention ends.">
+      about="Sorted by due time: of a series, that of its first occurrence. Settled messages stay until their retention ends.">
       <ById />
       <form class="row" aria-label="Filters" onSubmit={(event) => (event.preventDefault(), !list.looking && list.again())}>
         <Field label="Id begins with" name="idPrefix" by={by} />

@@ -49,8 +49,8 @@ function Figures({ stats }: { stats: Schemas["Stats"] }) {
         <Figure name="Delivered" value={`${rate(per.delivered)}/s`} about={`${count(lastMinute.delivered)} ${span}, confirmed by their channel`} />
         <Figure name="Failed" value={`${rate(per.failed)}/s`} alarm={lastMinute.failed > 0} about={`${count(lastMinute.failed)} ${span}: given up for good`} />
         <Figure name="Cancelled" value={`${rate(per.cancelled)}/s`} about={`${count(lastMinute.cancelled)} ${span}`} />
-        <Figure name="Lateness, median" value={late ? ms(late.p50) : "–"} about={`Half of the deliveries ${span} were confirmed within this time after they were due`} />
-        <Figure name="Lateness, p99" value={late ? ms(late.p99) : "–"} about="99 of 100 of them were confirmed within this time after they were due" />
+        <Figure name="Lateness, median" value={late ? ms(late.p50) : "–"} about={`Half of the deliveries ${span} were confirmed within about this time after they were due; what was redriven, or waited for a pause, was due long before`} />
+        <Figure name="Lateness, p99" value={late ? ms(late.p99) : "–"} about="99 of 100 of them were confirmed within about this time after they were due" />
         {stats.overdueMs !== undefined && (
           <Figure name="Overdue" value={stats.overdueMs > 0 ? ms(stats.overdueMs) : "nothing"} alarm={stats.overdueMs > 10_000}
             about="How long the earliest due message that is not settled has been due, apart from what waits for a channel that is paused or down" />
