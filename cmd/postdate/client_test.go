@@ -383,7 +383,7 @@ delivered  2.0         128          199000
 failed     0.0         0            12
 cancelled  0.0         3            988
 
-lateness in the last minute: median 2.1 ms, 99th percentile 9.4 ms
+lateness in the last minute: median about 2.1 ms, 99th percentile about 9.4 ms
 pending: 1000000 messages, 256000000 bytes
 overdue: for 0 ms; in hand: 12 messages; channels down: 1
   down: rabbitmq:orders of tenant acme: "connection refused"

@@ -17,10 +17,10 @@ func newStats(p process) *cobra.Command {
 		Use:   "stats",
 		Short: "Show what the cluster did in the last minute, and what is late",
 		Long: `Show how many messages all nodes scheduled, delivered, failed and cancelled, how
-late they were (the median and the 99th percentile), and what is pending. An
-administrator's key, and one of the tenant default, sees the figures of all
-tenants, and what is overdue, in hand and down. Any other key sees those of its
-own tenant.`,
+late they were (the median and the 99th percentile, estimated from a histogram),
+and what is pending. An administrator's key, and one of the tenant default, sees
+the figures of all tenants, and what is overdue, in hand and down. Any other key
+sees those of its own tenant.`,
 		Example: "  postdate stats\n  watch postdate stats",
 		Args:    cobra.NoArgs,
 	}
@@ -59,7 +59,7 @@ func printStats(cmd *cobra.Command, s *client.Stats) error {
 	}
 	fmt.Fprintln(out)
 	if l := s.LastMinute.LatenessMs; l != nil {
-		fmt.Fprintf(out, "lateness in the last minute: median %.1f ms, 99th percentile %.1f ms\n", l.P50, l.P99)
+		fmt.Fprintf(out, "lateness in the last minute: median about %.1f ms, 99th percentile about %.1f ms\n", l.P50, l.P99)
 	}
 	if s.Pending != nil {
 		fmt.Fprintf(out, "pending: %d messages, %d bytes\n", s.Pending.Messages, s.Pending.Bytes)
