@@ -12,11 +12,12 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// looksMax is how many looks at what is upcoming or pending run at a time: each may have to name 20,000 channels of
-// 2 KiB, and the store has other work. The others wait.
+// looksMax is how many looks at what is upcoming or pending run at a time: each may have to name thousands of channels
+// of 2 KiB, and the store has other work. The others wait.
 const looksMax = 4
 
-// measured is a store that counts and times the important calls, and bounds the looks.
+// measured is a store that counts and times the important calls. Of those that look at what is upcoming or pending it
+// lets few run at a time.
 type measured struct {
 	store.Store
 	looks   chan struct{} // has room for looksMax
@@ -131,22 +132,24 @@ func (m *measured) List(ctx context.Context, q store.ListQuery) (store.ListPage,
 }
 
 func (m *measured) Upcoming(ctx context.Context, q store.UpcomingQuery) ([]store.UpcomingSlot, error) {
+	done := m.timed("upcoming")
 	if err := m.beginLook(ctx); err != nil {
+		done(err)
 		return nil, err
 	}
 	defer m.endLook()
-	done := m.timed("upcoming")
 	slots, err := m.Store.Upcoming(ctx, q)
 	done(err)
 	return slots, err
 }
 
 func (m *measured) Pending(ctx context.Context, tenant string, at postdate.Time) (store.Pending, error) {
+	done := m.timed("pending")
 	if err := m.beginLook(ctx); err != nil {
+		done(err)
 		return store.Pending{}, err
 	}
 	defer m.endLook()
-	done := m.timed("pending")
 	found, err := m.Store.Pending(ctx, tenant, at)
 	done(err)
 	return found, err
@@ -158,8 +161,8 @@ func (m *measured) beginLook(ctx context.Context) error {
 	case m.looks <- struct{}{}:
 		return nil
 	case <-ctx.Done():
-		return postdate.E(postdate.KindUnavailable, "other looks at what is upcoming or pending take too long: %w",
-			ctx.Err())
+		return postdate.E(postdate.KindUnavailable,
+			"too many look at what is upcoming or pending: nothing was read, try again in a moment")
 	}
 }
 
