@@ -5,6 +5,7 @@ import (
 	"container/heap"
 	"context"
 	"errors"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -19,6 +20,9 @@ import (
 // that selects few of many gives short pages, not long waits. Those of other tenants count too:
 // they are in the way.
 const listExaminedMax = 10_000
+
+// listYieldEvery is after how many messages a list lets others run, so that no request waits long for many lists.
+const listYieldEvery = 8
 
 // listWork is for how long a list works before it rests. Somebody waits for it, so that is most of the time.
 const listWork = 3 * time.Millisecond
@@ -149,7 +153,9 @@ func (l *lister) page(ctx context.Context) (page store.ListPage, err error) {
 			bytes += rec.Bytes()
 		}
 		last = l.after(head, last)
-		examined++
+		if examined++; examined%listYieldEvery == 0 {
+			runtime.Gosched()
+		}
 		l.rests.after(listWork)
 		if err := l.advance(head); err != nil {
 			return page, err

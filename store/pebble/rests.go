@@ -2,11 +2,12 @@ package pebble
 
 import "time"
 
-// restTime is how long a rest lasts. A shorter one lasts as long, as Go waits for the network in whole milliseconds.
+// restTime is how long a rest lasts. On Linux a shorter one lasts as long, as Go waits for the network in whole
+// milliseconds.
 const restTime = time.Millisecond
 
-// rests are those of a reader of much: it is in no hurry, and the requests of others are. runtime.Gosched would not do:
-// Go resumes the reader before it asks the network for requests.
+// rests are the pauses of one who reads much, so that requests come in between. runtime.Gosched alone would not do: Go
+// resumes the reader before it asks the network for requests.
 type rests struct {
 	since time.Time // when the present work began
 }
