@@ -86,7 +86,7 @@ func (b *owned) firstDue() postdate.Time {
 	return first
 }
 
-// down says whether the channel takes nothing. Of one that people paused nobody knows: it is not tried.
+// down says whether the channel takes nothing. A paused one is not tried, so nobody knows.
 func (o *outlet) down() bool { return o.site.down && !o.paused() }
 
 // ChannelView is what the machine knows about one channel, at all priorities.

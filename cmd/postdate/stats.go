@@ -59,7 +59,8 @@ func printStats(cmd *cobra.Command, s *client.Stats) error {
 	}
 	fmt.Fprintln(out)
 	if l := s.LastMinute.LatenessMs; l != nil {
-		fmt.Fprintf(out, "lateness in the last minute: median about %.1f ms, 99th percentile about %.1f ms\n", l.P50, l.P99)
+		fmt.Fprintf(out, "lateness in the last minute: median about %.1f ms, 99th percentile about %.1f ms\n",
+			l.P50, l.P99)
 	}
 	if s.Pending != nil {
 		fmt.Fprintf(out, "pending: %d messages, %d bytes\n", s.Pending.Messages, s.Pending.Bytes)
