@@ -8,7 +8,6 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"time"
 
 	lsm "github.com/cockroachdb/pebble/v2"
 
@@ -21,11 +20,8 @@ import (
 // they are in the way.
 const listExaminedMax = 10_000
 
-// listYieldEvery is after how many messages a list lets others run, so that no request waits long for many lists.
+// listYieldEvery is after how many messages a list lets others run, so that no request waits long for it.
 const listYieldEvery = 8
-
-// listWork is for how long a list works before it rests. Somebody waits for it, so that is most of the time.
-const listWork = 3 * time.Millisecond
 
 // List implements store.Messages. Each bucket is already in the order of execution times; List
 // merges them with one iterator, which seeks. What has an entry of its own (listed.go) is in that order by itself.
@@ -94,7 +90,6 @@ type lister struct {
 
 	states  lookup
 	damaged int // how many messages could not be read
-	rests   rests
 }
 
 // begin finds the first message of each bucket, or the first entry.
@@ -103,7 +98,6 @@ func (l *lister) begin() error {
 		return l.listed(l.iter.First())
 	}
 	for b := range l.s.c.Buckets {
-		l.rests.after(listWork)
 		if err := l.seek(listStart(l.q, b), b); err != nil {
 			return err
 		}
@@ -156,7 +150,6 @@ func (l *lister) page(ctx context.Context) (page store.ListPage, err error) {
 		if examined++; examined%listYieldEvery == 0 {
 			runtime.Gosched()
 		}
-		l.rests.after(listWork)
 		if err := l.advance(head); err != nil {
 			return page, err
 		}
