@@ -79,3 +79,14 @@ func TestToken(t *testing.T) {
 		t.Errorf("the token of a bucket that is lost is %d", b.m.Token(0))
 	}
 }
+
+// The longest overdue is that of the earliest message of any bucket.
+func TestLongestOverdue(t *testing.T) {
+	v := View{At: postdate.Now{Wall: 1000}, Overdue: map[int]postdate.Time{1: 990, 2: 970, 3: 985}}
+	if most := v.LongestOverdue(); most != 30*time.Millisecond {
+		t.Errorf("it is %v", most)
+	}
+	if none := (View{At: v.At}).LongestOverdue(); none != 0 {
+		t.Errorf("of nothing it is %v", none)
+	}
+}
