@@ -6,6 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/bucket"
@@ -20,14 +21,14 @@ const looksMax = 4
 // lets few run at a time.
 type measured struct {
 	store.Store
-	looks   chan struct{} // has room for looksMax
+	looks   *semaphore.Weighted // of looksMax
 	seconds *prometheus.HistogramVec
 	errors  *prometheus.CounterVec
 }
 
 func measure(s store.Store, r prometheus.Registerer) *measured {
 	auto := promauto.With(r)
-	return &measured{Store: s, looks: make(chan struct{}, looksMax),
+	return &measured{Store: s, looks: semaphore.NewWeighted(looksMax),
 		seconds: auto.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "postdate_store_seconds", Help: "Duration of store operations, the wait for the disk included.",
 			Buckets: []float64{.0001, .0002, .0005, .001, .002, .005, .01, .025, .05, .1, .5, 1, 5},
@@ -133,11 +134,11 @@ func (m *measured) List(ctx context.Context, q store.ListQuery) (store.ListPage,
 
 func (m *measured) Upcoming(ctx context.Context, q store.UpcomingQuery) ([]store.UpcomingSlot, error) {
 	done := m.timed("upcoming")
-	if err := m.beginLook(ctx); err != nil {
+	if err := m.takeLook(ctx); err != nil {
 		done(err)
 		return nil, err
 	}
-	defer m.endLook()
+	defer m.looks.Release(1)
 	slots, err := m.Store.Upcoming(ctx, q)
 	done(err)
 	return slots, err
@@ -145,29 +146,23 @@ func (m *measured) Upcoming(ctx context.Context, q store.UpcomingQuery) ([]store
 
 func (m *measured) Pending(ctx context.Context, tenant string, at postdate.Time) (store.Pending, error) {
 	done := m.timed("pending")
-	if err := m.beginLook(ctx); err != nil {
+	if err := m.takeLook(ctx); err != nil {
 		done(err)
 		return store.Pending{}, err
 	}
-	defer m.endLook()
+	defer m.looks.Release(1)
 	found, err := m.Store.Pending(ctx, tenant, at)
 	done(err)
 	return found, err
 }
 
-// beginLook waits until fewer than looksMax run.
-func (m *measured) beginLook(ctx context.Context) error {
-	select {
-	case m.looks <- struct{}{}:
-		return nil
-	case <-ctx.Done():
+// takeLook waits until fewer than looksMax run.
+func (m *measured) takeLook(ctx context.Context) error {
+	if m.looks.Acquire(ctx, 1) != nil {
 		return postdate.E(postdate.KindUnavailable,
 			"too many look at what is upcoming or pending: nothing was read, try again in a moment")
 	}
-}
-
-func (m *measured) endLook() {
-	<-m.looks
+	return nil
 }
 
 func (m *measured) Claim(ctx context.Context, claims []store.Claim) []store.ClaimResult {
