@@ -161,7 +161,7 @@ type Stats struct {
 	// Only in the figures of all tenants.
 	OverdueMs    int64 `json:"overdueMs"`    // for how long the earliest due message that is not settled has been due
 	InHand       int   `json:"inHand"`       // messages in the nodes' memory
-	ChannelsDown int   `json:"channelsDown"` // by the node that finds most of them; not fewer than Down names
+	ChannelsDown int   `json:"channelsDown"` // not paused; by the node that finds most of them; not fewer than Down names
 	// Down has the first ten of the channels that are down, by tenant and name. Only an administrator gets it.
 	Down []DownChannel `json:"down"`
 

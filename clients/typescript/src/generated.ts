@@ -1412,7 +1412,7 @@ export interface components {
             overdueMs?: number;
             /** @description Messages in the nodes' memory: claimed and not settled. Only in the figures of all tenants. */
             inHand?: number;
-            /** @description Channels that take no messages, by the node that finds most of them; not fewer than down names. Only in the figures of all tenants. */
+            /** @description Channels that take no messages, though nobody paused them, by the node that finds most of them; not fewer than down names. Only in the figures of all tenants. */
             channelsDown?: number;
             /** @description The first of the channels that are down on some node, by tenant and name. Only in the figures of all tenants, and only with the scope admin. Absent if none is down. */
             down?: components["schemas"]["DownChannel"][];

@@ -1191,7 +1191,7 @@ class Stats(Model):
     """
     channels_down: int | None = None
     """
-    Channels that take no messages, by the node that finds most of them; not fewer than down names. Only in the figures of all tenants.
+    Channels that take no messages, though nobody paused them, by the node that finds most of them; not fewer than down names. Only in the figures of all tenants.
     """
     down: list[DownChannel] | None = None
     """
