@@ -56,6 +56,12 @@ func (s *state) record(m postdate.Message) postdate.Record {
 // notBefore is the time before which the message must not be sent.
 func (s *state) notBefore() postdate.Time { return max(s.ExecutionTime, s.Occurrence) }
 
+// deferred says whether the message is PENDING, and its place in the due space is not at its execution time: what is
+// retried, redriven or parked, and a series after its first occurrence.
+func (s *state) deferred() bool {
+	return s.Status == postdate.Pending && (s.AttemptTime != s.ExecutionTime || s.Parked)
+}
+
 func stateOf(m *postdate.Message, s postdate.State) state {
 	return state{State: s, ExecutionTime: m.ExecutionTime, Digest: m.Digest, Channel: m.Channel,
 		Priority: m.Priority, PayloadBytes: len(m.Payload), Labels: m.Labels}

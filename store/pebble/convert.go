@@ -20,10 +20,10 @@ const (
 	layoutCounted = 4
 	// layoutDelivers has nothing PENDING that is in an inbox, unless its state says so.
 	layoutDelivers = 10
-	// layoutListed lists by entries of their own what recurs, and what failed.
-	layoutListed = 12
-	// layoutNow is what this version writes. Earlier ones refuse it: they do not know all that is in its values.
-	layoutNow = 13
+	// layoutListed lists by entries of their own what recurs, what failed, and what is deferred.
+	layoutListed = 14
+	// layoutNow is what this version writes. Earlier ones refuse it: they do not know all that is in it.
+	layoutNow = 14
 )
 
 // convert makes a store of an earlier layout one of the present layout, in one write.
@@ -109,16 +109,18 @@ func (w *writer) doubt(key postdate.Key) error {
 	return nil
 }
 
-// listAll makes the entries of what recurs and of what failed. What cannot be read is not listed, either.
+// listAll makes the entries of what recurs, of what failed and of what is deferred. What cannot be read is not listed,
+// either.
 func (s *Store) listAll(b *lsm.Batch) error {
 	began := time.Now()
-	s.c.Log.Info("looking for what recurs and what failed, once: an earlier version wrote this store", "dir", s.c.Dir)
+	s.c.Log.Info("looking for what recurs, failed or is deferred, once: an earlier version wrote this store",
+		"dir", s.c.Dir)
 	iter, err := s.db.NewIter(spaceOnly(spaceState))
 	if err != nil {
 		return err
 	}
 	defer iter.Close()
-	recur, failed := 0, 0
+	recur, failed, deferred := 0, 0, 0
 	for ok := iter.First(); ok; ok = iter.Next() {
 		st, err := readState(iter.Value())
 		k := iter.Key()
@@ -135,8 +137,12 @@ func (s *Store) listAll(b *lsm.Batch) error {
 			b.Set(failedKey(nil, key, st.ExecutionTime), nil, nil)
 			failed++
 		}
+		if st.deferred() {
+			b.Set(deferredKey(nil, key, st.ExecutionTime), nil, nil)
+			deferred++
+		}
 	}
-	s.c.Log.Info("listed what recurs and what failed", "recur", recur, "failed", failed,
+	s.c.Log.Info("listed what recurs, failed or is deferred", "recur", recur, "failed", failed, "deferred", deferred,
 		"took", time.Since(began).Round(time.Millisecond))
 	return iter.Error()
 }

@@ -190,7 +190,7 @@ func TestOpenAStoreWithoutMoves(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Close()
-	opensFormer(t, dir, layoutListed)
+	opensFormer(t, dir, 12) // layout 13 has messages of layoutMoved
 	if s, err = Open(openConfig(dir)); err != nil {
 		t.Fatal(err)
 	}

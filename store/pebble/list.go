@@ -2,6 +2,7 @@ package pebble
 
 import (
 	"bytes"
+	"cmp"
 	"container/heap"
 	"context"
 	"errors"
@@ -23,28 +24,18 @@ const listExaminedMax = 10_000
 // listYieldEvery is after how many messages a list lets others run, so that no request waits long for it.
 const listYieldEvery = 8
 
-// List implements store.Messages. Each bucket is already in the order of execution times; List
-// merges them with one iterator, which seeks. What has an entry of its own (listed.go) is in that order by itself.
+// List implements store.Messages. What has an entry of its own (listed.go) is in the order of the list by itself, and
+// so is each bucket. List merges these; one iterator seeks through all buckets.
 func (s *Store) List(ctx context.Context, q store.ListQuery) (store.ListPage, error) {
 	return s.list(ctx, q, listExaminedMax)
 }
 
 func (s *Store) list(ctx context.Context, q store.ListQuery, examinedMax int) (store.ListPage, error) {
-	prefix, bounds := listedPrefix(&q), spaceOnly(spaceMessage)
-	if prefix != nil {
-		bounds = listedBounds(prefix, &q)
-	}
-	iter, err := s.db.NewIter(bounds)
-	if err != nil {
-		return store.ListPage{}, s.readError(err)
-	}
-	defer iter.Close()
-	l := lister{s: s, iter: iter, q: &q, prefix: prefix, examinedMax: examinedMax}
+	l := lister{s: s, q: &q, examinedMax: examinedMax}
+	defer l.close()
 	if err := l.begin(); err != nil {
 		return store.ListPage{}, s.readError(err)
 	}
-	defer l.states.close()
-	heap.Init(&l.heads)
 	page, err := l.page(ctx)
 	if l.damaged > 1 {
 		s.c.Log.Error("more listed messages cannot be read", "count", l.damaged-1, "tenant", q.Tenant)
@@ -55,21 +46,88 @@ func (s *Store) list(ctx context.Context, q store.ListQuery, examinedMax int) (s
 	return page, s.awaitSynced()
 }
 
-// listStart is the first key of a bucket that can belong to the page. Earlier pages showed
-// everything at the cursor's time in the buckets below the cursor's.
-func listStart(q *store.ListQuery, b int) []byte {
-	from := appendTime(appendBucket([]byte{spaceMessage}, b), q.From)
-	if q.After == nil {
+// lister merges the entries that a list goes by, and the buckets.
+type lister struct {
+	s     *Store
+	q     *store.ListQuery
+	heads listHeads
+
+	entries *lsm.Iterator   // nil: the list goes by none
+	prefix  []byte          // of the entries
+	buckets *lsm.Iterator   // nil: the list goes by entries alone
+	space   byte            // of the buckets' keys
+	lows    []postdate.Time // the space has nothing before these in the buckets
+
+	examinedMax int // at least 2: the first may be at the cursor's own place
+
+	states  lookup
+	damaged int // how many messages could not be read
+}
+
+// begin finds the first entry, and the first message of each bucket.
+func (l *lister) begin() (err error) {
+	l.prefix, l.space = listedBy(l.q)
+	if l.lows = make([]postdate.Time, l.s.c.Buckets); l.space == spaceDue {
+		l.lows = l.s.lowWaters() // before the snapshot is taken
+	}
+	snapshot := l.s.db.NewSnapshot() // what is deferred meanwhile must not be in neither
+	defer snapshot.Close()
+	if l.prefix != nil {
+		if l.entries, err = snapshot.NewIter(listedBounds(l.prefix, l.q)); err != nil {
+			return err
+		}
+		if err := l.listed(l.entries.First()); err != nil {
+			return err
+		}
+	}
+	if l.space != 0 {
+		if l.buckets, err = snapshot.NewIter(spaceOnly(l.space)); err != nil {
+			return err
+		}
+		for b := range l.s.c.Buckets {
+			if err := l.seek(l.start(b), b); err != nil {
+				return err
+			}
+		}
+	}
+	heap.Init(&l.heads)
+	return nil
+}
+
+func (l *lister) close() {
+	for _, iter := range []*lsm.Iterator{l.entries, l.buckets} {
+		if iter != nil {
+			iter.Close()
+		}
+	}
+	l.states.close()
+}
+
+// at begins a key of bucket b.
+func (l *lister) at(b int, t postdate.Time) []byte {
+	return appendTime(appendBucket([]byte{l.space}, b), t)
+}
+
+// keyOf is the key of a message in the list's space.
+func (l *lister) keyOf(key postdate.Key, t postdate.Time) []byte {
+	return appendName(l.at(key.Bucket, t), key.Tenant, key.ScheduleID)
+}
+
+// start is the first key of a bucket that can belong to the page. Earlier pages showed everything at the cursor's time
+// in the buckets below the cursor's.
+func (l *lister) start(b int) []byte {
+	from := l.at(b, max(l.q.From, l.lows[b]))
+	if l.q.After == nil {
 		return from
 	}
 	var start []byte
-	switch at := q.After.ExecutionTime; {
-	case b < q.After.Bucket:
-		start = appendTime(appendBucket([]byte{spaceMessage}, b), at+1)
-	case b > q.After.Bucket:
-		start = appendTime(appendBucket([]byte{spaceMessage}, b), at)
+	switch at := l.q.After.ExecutionTime; {
+	case b < l.q.After.Bucket:
+		start = l.at(b, at+1)
+	case b > l.q.After.Bucket:
+		start = l.at(b, at)
 	default:
-		start = messageKey(nil, postdate.Key{Bucket: b, Tenant: q.Tenant, ScheduleID: q.After.ScheduleID}, at)
+		start = l.keyOf(postdate.Key{Bucket: b, Tenant: l.q.Tenant, ScheduleID: l.q.After.ScheduleID}, at)
 		start = append(start, 0) // the next possible key
 	}
 	if bytes.Compare(start, from) < 0 {
@@ -78,42 +136,20 @@ func listStart(q *store.ListQuery, b int) []byte {
 	return start
 }
 
-// lister merges the buckets' messages.
-type lister struct {
-	s      *Store
-	iter   *lsm.Iterator
-	q      *store.ListQuery
-	prefix []byte // of the entries that it goes by; nil: it goes by all messages
-	heads  listHeads
-
-	examinedMax int // at least 2: the first may be at the cursor's own place
-
-	states  lookup
-	damaged int // how many messages could not be read
-}
-
-// begin finds the first message of each bucket, or the first entry.
-func (l *lister) begin() error {
-	if l.prefix != nil {
-		return l.listed(l.iter.First())
-	}
-	for b := range l.s.c.Buckets {
-		if err := l.seek(listStart(l.q, b), b); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // seek adds the first message of bucket b at or after start, if there is one.
 func (l *lister) seek(start []byte, b int) error {
-	prefix := appendBucket([]byte{spaceMessage}, b)
-	if !l.iter.SeekGE(start) || !bytes.HasPrefix(l.iter.Key(), prefix) {
-		return l.iter.Error() // the next seek would clear it
+	prefix := appendBucket([]byte{l.space}, b)
+	l.buckets.SeekGEWithLimit(start, after(prefix)) // deleted keys of other buckets are not stepped over
+	if !l.buckets.Valid() || !bytes.HasPrefix(l.buckets.Key(), prefix) {
+		return l.buckets.Error() // the next seek would clear it
 	}
-	p := splitTimed(l.iter.Key()[len(prefix):])
+	p := splitTimed(l.buckets.Key()[len(prefix):])
 	head := listHead{
 		key: postdate.Key{Bucket: b, Tenant: p.Tenant, ScheduleID: p.ScheduleID}, execution: p.Time,
+	}
+	if l.space == spaceDue {
+		st, err := readState(l.buckets.Value())
+		head.elsewhere = err == nil && st.deferred() // who reads a damaged one reports it
 	}
 	l.heads = append(l.heads, head)
 	return nil
@@ -175,21 +211,22 @@ func (l *lister) after(head listHead, last *store.ListPosition) *store.ListPosit
 func (l *lister) follow(head listHead) []byte {
 	switch b := head.key.Bucket; {
 	case head.key.Tenant < l.q.Tenant:
-		return messageKey(nil, postdate.Key{Bucket: b, Tenant: l.q.Tenant}, head.execution)
+		return l.keyOf(postdate.Key{Bucket: b, Tenant: l.q.Tenant}, head.execution)
 	case head.key.Tenant > l.q.Tenant:
-		return appendTime(appendBucket([]byte{spaceMessage}, b), head.execution+1)
+		return l.at(b, head.execution+1)
 	}
-	return append(messageKey(nil, head.key, head.execution), 0)
+	return append(l.keyOf(head.key, head.execution), 0)
 }
 
-// advance replaces head by the message after it.
-func (l *lister) advance(head listHead) error {
+// advance replaces head by what comes after it.
+func (l *lister) advance(head listHead) (err error) {
 	heap.Pop(&l.heads)
-	if l.prefix != nil {
-		return l.listed(l.iter.Next())
-	}
 	before := len(l.heads)
-	err := l.seek(l.follow(head), head.key.Bucket)
+	if head.entry {
+		err = l.listed(l.entries.Next())
+	} else {
+		err = l.seek(l.follow(head), head.key.Bucket)
+	}
 	if len(l.heads) > before {
 		heap.Fix(&l.heads, before)
 	}
@@ -198,7 +235,7 @@ func (l *lister) advance(head listHead) error {
 
 // record reads a message, if the query selects it.
 func (l *lister) record(head listHead) (rec postdate.Record, selected bool, err error) {
-	if head.key.Tenant != l.q.Tenant || !strings.HasPrefix(head.key.ScheduleID, l.q.IDPrefix) {
+	if head.elsewhere || head.key.Tenant != l.q.Tenant || !strings.HasPrefix(head.key.ScheduleID, l.q.IDPrefix) {
 		return rec, false, nil
 	}
 	st, found, err := l.states.state(l.s, head.key)
@@ -222,13 +259,15 @@ func (l *lister) record(head listHead) (rec postdate.Record, selected bool, err 
 	return st.record(m), err == nil, err
 }
 
-// listHead is the next message of one bucket.
+// listHead is the next message of one bucket, or the next entry.
 type listHead struct {
 	key       postdate.Key
 	execution postdate.Time
+	entry     bool
+	elsewhere bool // this is not its execution time: it has an entry
 }
 
-// listHeads is a heap in the order of List.
+// listHeads is a heap in the order of List. A bucket and the entries may have heads at the same time in a bucket.
 type listHeads []listHead
 
 func (h listHeads) Len() int      { return len(h) }
@@ -236,10 +275,9 @@ func (h listHeads) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
 func (h *listHeads) Push(x any)   { *h = append(*h, x.(listHead)) }
 
 func (h listHeads) Less(i, j int) bool {
-	if h[i].execution != h[j].execution {
-		return h[i].execution < h[j].execution
-	}
-	return h[i].key.Bucket < h[j].key.Bucket
+	a, b := &h[i], &h[j]
+	return cmp.Or(cmp.Compare(a.execution, b.execution), cmp.Compare(a.key.Bucket, b.key.Bucket),
+		strings.Compare(a.key.Tenant, b.key.Tenant), strings.Compare(a.key.ScheduleID, b.key.ScheduleID)) < 0
 }
 
 func (h *listHeads) Pop() any {

@@ -11,7 +11,8 @@ import (
 )
 
 // Few of all messages have a label, recur, or have failed. Each of these has an entry in a space of its own, in the
-// order of List, so that a list of them passes over no others.
+// order of List, so that a list of them passes over no others. What is PENDING is in the due space, most of it at its
+// execution time: only what is elsewhere there has an entry.
 
 func labelPrefix(k []byte, tenant, label string) []byte {
 	return append(appendName(append(k, spaceLabel), tenant, label), 0)
@@ -25,17 +26,24 @@ func failedPrefix(k []byte, tenant string) []byte {
 	return appendName(append(k, spaceFailed), tenant, "")
 }
 
-// listedPrefix is how the entries begin that a list goes by; nil: it goes by all messages.
-func listedPrefix(q *store.ListQuery) []byte {
+func deferredPrefix(k []byte, tenant string) []byte {
+	return appendName(append(k, spaceDeferred), tenant, "")
+}
+
+// listedBy is how the entries begin that a list goes by (nil: it goes by none), and the space whose buckets it goes by
+// (0: it goes by entries alone).
+func listedBy(q *store.ListQuery) (prefix []byte, space byte) {
 	switch {
 	case q.Label != "":
-		return labelPrefix(nil, q.Tenant, q.Label)
+		return labelPrefix(nil, q.Tenant, q.Label), 0
 	case q.Recurring == store.OnlyRecurring:
-		return seriesPrefix(nil, q.Tenant)
+		return seriesPrefix(nil, q.Tenant), 0
 	case q.Status == postdate.DeliveryFailed:
-		return failedPrefix(nil, q.Tenant)
+		return failedPrefix(nil, q.Tenant), 0
+	case q.Status == postdate.Pending:
+		return deferredPrefix(nil, q.Tenant), spaceDue
 	}
-	return nil
+	return nil, spaceMessage
 }
 
 // appendListed makes a prefix the entry of a message.
@@ -55,6 +63,10 @@ func failedKey(k []byte, key postdate.Key, execution postdate.Time) []byte {
 	return appendListed(failedPrefix(k, key.Tenant), key, execution)
 }
 
+func deferredKey(k []byte, key postdate.Key, execution postdate.Time) []byte {
+	return appendListed(deferredPrefix(k, key.Tenant), key, execution)
+}
+
 // listedBounds bounds an iterator to the entries, which begin with prefix, that can belong to a page.
 func listedBounds(prefix []byte, q *store.ListQuery) *lsm.IterOptions {
 	o := &lsm.IterOptions{LowerBound: appendTime(slices.Clone(prefix), q.From), UpperBound: after(prefix)}
@@ -71,9 +83,9 @@ func listedBounds(prefix []byte, q *store.ListQuery) *lsm.IterOptions {
 // listed adds the message at whose entry the iterator stands, if it stands at one.
 func (l *lister) listed(ok bool) error {
 	if !ok {
-		return l.iter.Error()
+		return l.entries.Error()
 	}
-	k := l.iter.Key()[len(l.prefix):]
+	k := l.entries.Key()[len(l.prefix):]
 	if len(k) < timeBytes+bucketBytes {
 		return errLayout
 	}
@@ -81,6 +93,7 @@ func (l *lister) listed(ok bool) error {
 		key: postdate.Key{Tenant: l.q.Tenant, Bucket: int(binary.BigEndian.Uint16(k[timeBytes:])),
 			ScheduleID: string(k[timeBytes+bucketBytes:])},
 		execution: postdate.Time(binary.BigEndian.Uint64(k)),
+		entry:     true,
 	})
 	return nil
 }

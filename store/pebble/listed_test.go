@@ -27,8 +27,11 @@ func listedIDs(t *testing.T, s *Store, q store.ListQuery) (ids []string) {
 	return ids
 }
 
-// few makes a store with series and failed messages among others.
-func few(t *testing.T, dir string) (series, failed []string) {
+// listedSpaces have an entry for each of the few.
+var listedSpaces = []byte{spaceSeries, spaceFailed, spaceDeferred}
+
+// few makes a store with series, failed and pending messages among others.
+func few(t *testing.T, dir string) (series, failed, pending []string) {
 	t.Helper()
 	s, err := Open(openConfig(dir))
 	if err != nil {
@@ -47,6 +50,9 @@ func few(t *testing.T, dir string) (series, failed []string) {
 		if err := s.Insert(t.Context(), []postdate.Message{m})[0].Err; err != nil {
 			t.Fatal(err)
 		}
+		if i%10 > 2 {
+			pending = append(pending, m.ScheduleID)
+		}
 		switch i % 10 {
 		case 0: // a series that ends
 			s.Cancel(t.Context(), []postdate.Key{m.Key}, 5000)
@@ -55,27 +61,36 @@ func few(t *testing.T, dir string) (series, failed []string) {
 			err = s.Settle(t.Context(), []store.Settlement{settlementOf(t, s, m.Key, store.SettleFailed, store.Next{})})
 		case 2:
 			err = s.Settle(t.Context(), []store.Settlement{settlementOf(t, s, m.Key, store.SettleDelivered, store.Next{})})
+		case 3:
+			err = s.Settle(t.Context(), []store.Settlement{settlementOf(t, s, m.Key, store.SettleRetry, store.Next{})})
+		case 4:
+			err = s.Settle(t.Context(), []store.Settlement{settlementOf(t, s, m.Key, store.SettlePark, store.Next{})})
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	return series, failed
+	return series, failed, pending
 }
 
-// A store of the version before, which has no entries for what recurs and what failed, has them once it was opened.
+// A store of a version before, which has no entries for what recurs, failed or is deferred, has them once it was opened.
 func TestOpenAStoreWithoutEntries(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
-	series, failed := few(t, dir)
+	series, failed, pending := few(t, dir)
 	s, err := Open(openConfig(dir))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.db.DeleteRange([]byte{spaceSeries}, []byte{spaceFailed + 1}, lsm.Sync); err != nil {
-		t.Fatal(err)
+	for _, space := range listedSpaces {
+		if err := s.db.DeleteRange([]byte{space}, []byte{space + 1}, lsm.Sync); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if found := listedIDs(t, s, store.ListQuery{Status: postdate.DeliveryFailed}); len(found) > 0 {
 		t.Errorf("a list of what failed does not go by the entries: %v", found)
+	}
+	if found := listedIDs(t, s, store.ListQuery{Status: postdate.Pending}); len(found) != len(pending)-12 {
+		t.Errorf("a list of what is pending does not go by the entries: %v", found)
 	}
 	s.Close()
 	opensFormer(t, dir, layoutListed-1)
@@ -89,12 +104,15 @@ func TestOpenAStoreWithoutEntries(t *testing.T) {
 	if found := listedIDs(t, s, store.ListQuery{Status: postdate.DeliveryFailed}); !slices.Equal(found, failed) {
 		t.Errorf("%v failed, want %v", found, failed)
 	}
+	if found := listedIDs(t, s, store.ListQuery{Status: postdate.Pending}); !slices.Equal(found, pending) {
+		t.Errorf("%v are pending, want %v", found, pending)
+	}
 }
 
 // A list of the few among many passes over no others: a page may look at few messages, and finds them all.
 func TestListOfFewLooksAtFew(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
-	series, failed := few(t, dir)
+	series, failed, pending := few(t, dir)
 	s, err := Open(openConfig(dir))
 	if err != nil {
 		t.Fatal(err)
@@ -106,6 +124,7 @@ func TestListOfFewLooksAtFew(t *testing.T) {
 	}{
 		{store.ListQuery{Recurring: store.OnlyRecurring}, series},
 		{store.ListQuery{Status: postdate.DeliveryFailed}, failed},
+		{store.ListQuery{Status: postdate.Pending, To: 6000}, pending}, // at 6000 are those that are deferred
 	} {
 		c.q.Tenant, c.q.Limit = "default", 1000
 		page, err := s.list(t.Context(), c.q, len(c.want)+1)
@@ -122,7 +141,7 @@ func TestListOfFewLooksAtFew(t *testing.T) {
 // Nothing is left of the entries once everything has expired.
 func TestEntriesExpireWithTheirMessages(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
-	_, failed := few(t, dir)
+	_, failed, _ := few(t, dir)
 	s, err := Open(openConfig(dir))
 	if err != nil {
 		t.Fatal(err)
@@ -145,13 +164,15 @@ func TestEntriesExpireWithTheirMessages(t *testing.T) {
 		Limit: 1000}); err != nil {
 		t.Fatal(err)
 	}
-	iter, err := s.db.NewIter(&lsm.IterOptions{LowerBound: []byte{spaceSeries}, UpperBound: []byte{spaceFailed + 1}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer iter.Close()
-	for ok := iter.First(); ok; ok = iter.Next() {
-		t.Errorf("the entry %q is left", iter.Key())
+	for _, space := range listedSpaces {
+		iter, err := s.db.NewIter(spaceOnly(space))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer iter.Close()
+		for ok := iter.First(); ok; ok = iter.Next() {
+			t.Errorf("the entry %q is left", iter.Key())
+		}
 	}
 	if left := listedIDs(t, s, store.ListQuery{}); len(left) > 0 {
 		t.Errorf("%v are left", left)

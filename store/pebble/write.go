@@ -83,6 +83,10 @@ func (w *writer) setState(key postdate.Key, st *state) {
 		w.count(key.Tenant, st, 1)
 		w.s.low[key.Bucket].note(bucket.PositionOf(key, st.AttemptTime))
 	}
+	if st.deferred() {
+		w.key = deferredKey(w.key[:0], key, st.ExecutionTime)
+		w.batch.Set(w.key, nil, nil)
+	}
 	if st.Status.Final() {
 		w.key = finishedKey(w.key[:0], st.SettledAt, key)
 		w.value = appendTimes(w.value[:0], st.ExecutionTime)
@@ -98,6 +102,10 @@ func (w *writer) setState(key postdate.Key, st *state) {
 // parked has none in the due space, which is no fault.
 func (w *writer) unplace(key postdate.Key, st *state) {
 	w.eachPlace(key, st, func(byte) { w.batch.Delete(w.key, nil) })
+	if st.deferred() {
+		w.key = deferredKey(w.key[:0], key, st.ExecutionTime)
+		w.batch.Delete(w.key, nil)
+	}
 	if st.Status == postdate.Pending {
 		w.count(key.Tenant, st, -1)
 	}

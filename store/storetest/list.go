@@ -37,6 +37,7 @@ func listing() []check {
 		{"a status selects, and so does a channel, and all filters together", listFilters},
 		{"what recurs is selected, or what does not, on pages of every size, also once it has ended or changed",
 			listRecurring},
+		{"what is pending is listed in the order of execution times, wherever it waits", listPending},
 		{"what has failed is listed until it is redriven, purged or forgotten", listFailed},
 		{"the beginning of an id selects, exactly, on pages of every size", listPrefix},
 		{"records are whole, as Get gives them, in the order of execution times also after a retry", listRecords},

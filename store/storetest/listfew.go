@@ -128,3 +128,79 @@ func listFailed(x *trial) {
 	x.expire(postdate.LatestTime, 0, plenty, 7) // theirs too
 	wantFailed()
 }
+
+// listPending lists what is PENDING, much of which waits elsewhere than at its execution time, among what is settled.
+func listPending(x *trial) {
+	var pending []postdate.Message
+	tokens := make([]uint64, x.store.Buckets())
+	for b := range tokens {
+		tokens[b] = x.own(b)
+	}
+	for i := range 60 {
+		m := x.messageIn(i*5%len(tokens), tenant, t0+postdate.Time(i*7%4), labelled("a"))
+		if i%12 == 0 {
+			recurring(&m)
+		}
+		x.insert(m)
+		x.defers(m, tokens[m.Bucket], i)
+		if x.get(m.Key).Status == postdate.Pending {
+			pending = append(pending, m)
+		}
+		if i%12 == 0 {
+			pending = append(pending, x.detach(m, tokens[m.Bucket], 1))
+		}
+	}
+	theirs := x.messageIn(home, "tenant-b", t0)
+	x.insert(theirs)
+	x.settle(x.retryAt(theirs, tokens[home], t0+2))
+	inListOrder(pending)
+	for _, limit := range []int{1, 2, 7, plenty} {
+		q := store.ListQuery{Tenant: tenant, Status: postdate.Pending, Limit: limit}
+		x.wantList(q, pending)
+		q.From = t0 + 1
+		x.wantList(q, since(pending, q.From))
+		q.To = t0 + 3
+		x.wantList(q, until(since(pending, q.From), q.To))
+		q.From, q.To, q.Label, q.StatesOnly = 0, 0, "a", true
+		x.wantList(q, pending)
+		q.Tenant, q.Label = "tenant-b", ""
+		x.wantList(q, []postdate.Message{theirs})
+	}
+	x.listPendingUnderChange(pending, tokens)
+}
+
+// defers makes a message wait at another time, or settles it: i says what.
+func (x *trial) defers(m postdate.Message, token uint64, i int) {
+	x.Helper()
+	switch i % 6 {
+	case 1: // perhaps to a time that others have
+		x.settle(x.retryAt(m, token, m.ExecutionTime+postdate.Time(i%4)))
+	case 2: // perhaps until then
+		s := x.settlement(m, token, store.SettlePark)
+		s.AttemptTime = m.ExecutionTime + postdate.Time(i%4)
+		x.settle(s)
+	case 3:
+		x.settle(x.settlement(m, token, store.SettleFailed))
+		x.redrive(store.Versioned{Key: m.Key}, t0+postdate.Time(i%4))
+	case 4:
+		x.settle(x.settlement(m, token, store.SettleDelivered))
+	case 5:
+		x.wantCancelled(m)
+	}
+}
+
+// listPendingUnderChange follows the cursor while messages come to wait elsewhere. Each is seen once.
+func (x *trial) listPendingUnderChange(pending []postdate.Message, tokens []uint64) {
+	x.Helper()
+	between := func(page int) {
+		for _, i := range []int{page, page * 3, page * 7} {
+			m := pending[i%len(pending)]
+			s := x.retryAt(m, tokens[m.Bucket], m.ExecutionTime+postdate.Time(page))
+			rec := x.get(m.Key)
+			s.Version, s.Occurrence, s.ExecutionTime = rec.Version, rec.Occurrence, rec.NotBefore()
+			x.settle(s)
+		}
+	}
+	q := store.ListQuery{Tenant: tenant, Status: postdate.Pending, Limit: 3}
+	x.wantIDs("a list under change", idsOf(x.list(q, between)), pending...)
+}

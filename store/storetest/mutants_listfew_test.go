@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -8,7 +9,7 @@ import (
 	"github.com/postdate/postdate/store"
 )
 
-// Stores with a bug in how they list what recurs, or what failed.
+// Stores with a bug in how they list what recurs, what failed, or what is pending.
 type (
 	recurringIsIgnored   struct{ *Mem }
 	recurringIsOpposite  struct{ *Mem }
@@ -21,6 +22,10 @@ type (
 	failedIgnoresRange   struct{ *Mem }
 	failedIgnoresTenants struct{ *Mem }
 	failedStatesBare     struct{ *Mem }
+	pendingByAttempt     struct{ *Mem }
+	pendingMissesLater   struct{ *Mem }
+	pendingMissesParked  struct{ *Mem }
+	pendingFromAttempt   struct{ *Mem }
 )
 
 // listRecurring lists what a filter selects by another measure.
@@ -77,22 +82,27 @@ func (s recurringOfFirst) List(_ context.Context, q store.ListQuery) (store.List
 
 // What was redriven is still listed.
 func (s failedListsRedriven) List(_ context.Context, q store.ListQuery) (store.ListPage, error) {
-	return s.listFailed(q, func(r *postdate.Record) bool { return r.Status == postdate.DeliveryFailed || r.Redriven })
+	return s.listStatus(q, postdate.DeliveryFailed, func(r *postdate.Record) bool {
+		return r.Status == postdate.DeliveryFailed || r.Redriven
+	})
 }
 
 func (s failedMissesAgain) List(_ context.Context, q store.ListQuery) (store.ListPage, error) {
-	return s.listFailed(q, func(r *postdate.Record) bool { return r.Status == postdate.DeliveryFailed && !r.Redriven })
+	return s.listStatus(q, postdate.DeliveryFailed, func(r *postdate.Record) bool {
+		return r.Status == postdate.DeliveryFailed && !r.Redriven
+	})
 }
 
-// listFailed lists what counts as failed.
-func (m *Mem) listFailed(q store.ListQuery, failed func(r *postdate.Record) bool) (store.ListPage, error) {
-	if q.Status != postdate.DeliveryFailed {
+// listStatus lists what counts as having a status.
+func (m *Mem) listStatus(q store.ListQuery, status postdate.Status, has func(r *postdate.Record) bool) (
+	store.ListPage, error) {
+	if q.Status != status {
 		return m.List(context.Background(), q)
 	}
 	limit := q.Limit
 	q.Status, q.Limit = 0, plenty
 	all, err := m.List(context.Background(), q)
-	all.Records = slices.DeleteFunc(all.Records, func(r postdate.Record) bool { return !failed(&r) })
+	all.Records = slices.DeleteFunc(all.Records, func(r postdate.Record) bool { return !has(&r) })
 	return paged(all.Records, limit), err
 }
 
@@ -121,6 +131,37 @@ func (s failedStatesBare) List(ctx context.Context, q store.ListQuery) (store.Li
 	return page, err
 }
 
+// The order is that of attempts.
+func (s pendingByAttempt) List(ctx context.Context, q store.ListQuery) (store.ListPage, error) {
+	page, err := s.Mem.List(ctx, q)
+	if q.Status == postdate.Pending {
+		slices.SortStableFunc(page.Records, func(a, b postdate.Record) int { return cmp.Compare(a.AttemptTime, b.AttemptTime) })
+	}
+	return page, err
+}
+
+// What waits elsewhere is not listed.
+func (s pendingMissesLater) List(_ context.Context, q store.ListQuery) (store.ListPage, error) {
+	return s.listStatus(q, postdate.Pending, func(r *postdate.Record) bool {
+		return r.Status == postdate.Pending && (r.AttemptTime == r.ExecutionTime || r.Parked)
+	})
+}
+
+func (s pendingMissesParked) List(_ context.Context, q store.ListQuery) (store.ListPage, error) {
+	return s.listStatus(q, postdate.Pending, func(r *postdate.Record) bool {
+		return r.Status == postdate.Pending && !r.Parked
+	})
+}
+
+// A range is one of attempts.
+func (s pendingFromAttempt) List(_ context.Context, q store.ListQuery) (store.ListPage, error) {
+	from := q.From
+	q.From = 0
+	return s.listStatus(q, postdate.Pending, func(r *postdate.Record) bool {
+		return r.Status == postdate.Pending && r.AttemptTime >= from
+	})
+}
+
 // These bugs are caught in the area of lists.
 var bugsInFew = []func(m *Mem) store.Store{
 	func(m *Mem) store.Store { return recurringIsIgnored{m} },
@@ -134,4 +175,8 @@ var bugsInFew = []func(m *Mem) store.Store{
 	func(m *Mem) store.Store { return failedIgnoresRange{m} },
 	func(m *Mem) store.Store { return failedIgnoresTenants{m} },
 	func(m *Mem) store.Store { return failedStatesBare{m} },
+	func(m *Mem) store.Store { return pendingByAttempt{m} },
+	func(m *Mem) store.Store { return pendingMissesLater{m} },
+	func(m *Mem) store.Store { return pendingMissesParked{m} },
+	func(m *Mem) store.Store { return pendingFromAttempt{m} },
 }

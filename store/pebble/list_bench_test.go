@@ -52,3 +52,22 @@ func benchLabelled(b *testing.B, s *pebble.Store, statesOnly bool) {
 	}
 	b.ReportMetric(100_000/(b.Elapsed().Seconds()/float64(b.N)), "msg/s")
 }
+
+// BenchmarkListPending lists the first 100 of 100,000 pending messages, before which are 100,000 that are settled.
+func BenchmarkListPending(b *testing.B) {
+	s := benchStore(b)
+	benchFill(b, s, 0, 100_000)
+	settled := make([]postdate.Key, 100_000)
+	for i := range settled {
+		settled[i] = benchMessage(scattered(i), 0).Key
+	}
+	s.Cancel(b.Context(), settled, 1)
+	benchPending(b, s, 100_000)
+	q := store.ListQuery{Tenant: postdate.DefaultTenant, Status: postdate.Pending, Limit: 100}
+	for b.Loop() {
+		page, err := s.List(b.Context(), q)
+		if err != nil || len(page.Records) != q.Limit {
+			b.Fatalf("%d messages: %v", len(page.Records), err)
+		}
+	}
+}
