@@ -377,7 +377,7 @@ func TestStoreErrors(t *testing.T) {
 }
 
 // TestStoreIsBounded checks that no call of the store can last for ever, and
-// that a call that times out has an unknown outcome.
+// that a call that times out has an unknown outcome, unless the store says that it was not begun.
 func TestStoreIsBounded(t *testing.T) {
 	r := newRig(t, func(c *Config) { c.StoreTimeout = 20 * time.Millisecond })
 	r.store.seen = func(ctx context.Context, _ string) {
@@ -385,6 +385,11 @@ func TestStoreIsBounded(t *testing.T) {
 		r.store.err = fmt.Errorf("insert: %w", ctx.Err())
 	}
 	r.send("POST", "/v1/messages", order("a")).problem(504, UnknownOutcome)
+	r.store.seen = func(ctx context.Context, _ string) {
+		<-ctx.Done()
+		r.store.err = postdate.E(postdate.KindUnavailable, "given up before it was begun: %w", ctx.Err())
+	}
+	r.send("POST", "/v1/messages", order("a")).problem(503, Unavailable, "surely nothing was done")
 }
 
 func TestLimits(t *testing.T) {

@@ -217,8 +217,8 @@ func storeProblem(err error, scheduleID string) (p *Problem, logged bool) {
 	if errors.As(err, &e) {
 		p.Limit = e.Limit
 	}
-	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
-		kind = postdate.KindUnknown
+	if kind == postdate.KindInternal && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)) {
+		kind = postdate.KindUnknown // time ran out somewhere, and nobody on the way says before what
 	}
 	switch kind {
 	case postdate.KindInvalid:

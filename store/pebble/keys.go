@@ -20,7 +20,7 @@ import (
 //	g tenant 0 label 0 executionTime bucket id   nothing: the messages with a label, in the order of List
 //	y tenant 0 executionTime bucket id   nothing: likewise those that recur
 //	z tenant 0 executionTime bucket id   nothing: likewise those that are DELIVERY_FAILED
-//	D tenant 0 executionTime bucket id   nothing: likewise those that are PENDING elsewhere than at their execution time
+//	D tenant 0 executionTime bucket id   nothing: likewise those that are PENDING and wait at another time
 //	p bucket                             the partition record
 //	l lease                              how often a lease was renewed, and how long it lasts
 //	b tenant 0 inbox 0 sequence          a message in an inbox

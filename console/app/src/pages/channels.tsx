@@ -155,7 +155,7 @@ function State({ channel: c }: { channel: Channel }) {
   return (
     <Facts form="short" label="State" facts={[
       ["State", <Badge state={stateOf(c)} />],
-      ["Rate", c.deliveredPerSecond === undefined ? "not known: it shares its metrics with other channels" : `${rateOf(c)}, in the last minute`],
+      ["Rate", c.deliveredPerSecond === undefined ? "not known" : `${rateOf(c)}, in the last minute`],
       ["Due", waits(c)],
       ["Pending", c.pending === undefined ? "not known" : `${counted(c.pending, c.exact)} stored and not settled`],
       ["In hand", `${count(c.inHand)} in the memory of nodes`],

@@ -260,7 +260,7 @@ function Details({ message: m }: { message: Message }) {
     ["Due", <Time at={m.executionTime} far />],
     ["Expires", m.expiresAt && <Time at={m.expiresAt} far />],
     ["Created", <Time at={m.createdAt} far />],
-    ["Attempts", m.attempts],
+    ["Attempts", (m.attemptLog?.length ?? 0) > m.attempts ? `${m.attempts} since it was last redriven or replaced` : m.attempts],
     ["Priority", m.priority],
     ["Labels", m.labels && <LabelLinks labels={m.labels} />],
     ["Key", m.key !== undefined && <code>{visible(m.key)}</code>],

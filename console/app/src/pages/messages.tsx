@@ -16,6 +16,8 @@ interface Row {
   status: string;
   labels: string[];
   due: string;
+  /** next is when a series that goes on is due next. */
+  next: string;
   attempts: number;
   lastError: string;
   recurs: boolean;
@@ -27,6 +29,7 @@ const rowOf = (m: Schemas["Message"]): Row => ({
   status: m.status,
   labels: m.labels ?? [],
   due: m.executionTime,
+  next: m.series?.next ?? "",
   attempts: m.attempts,
   lastError: m.lastError ?? "",
   recurs: m.recurrence !== undefined,
@@ -36,7 +39,7 @@ const columns: Column<Row>[] = [
   { name: "Id", value: (m) => m.id, cell: (m) => <a href={messageLink(m.id)}><Cut text={m.id} /></a> },
   { name: "Channel", value: (m) => m.channel, cell: (m) => <Cut text={m.channel} /> },
   { name: "Status", value: (m) => m.status, cell: (m) => <><Badge state={m.status} />{m.recurs && <small> series</small>}</> },
-  { name: "Due", value: (m) => m.due, cell: (m) => <Time at={m.due} far /> },
+  { name: "Due", value: (m) => m.due, cell: (m) => <Time at={m.next || m.due} far /> },
   { name: "Labels", value: (m) => m.labels.join(", "), cell: (m) => <Cut text={m.labels.join(", ")} /> },
   { name: "Attempts", value: (m) => m.attempts, cell: (m) => count(m.attempts), number: true },
   { name: "Last error", value: (m) => m.lastError, cell: (m) => <Cut text={m.lastError} /> },
@@ -65,7 +68,7 @@ export function Messages() {
   const none = list.fault && rows.length === 0; // the fault is all that there is to say
   return (
     <Page title="Messages" fault={list.fault}
-      about="Sorted by due time: of a series, that of its first occurrence. Settled messages stay until their retention ends.">
+      about="Sorted by due time. Of a series its next occurrence is shown, and its first one gives its place. Settled messages stay until their retention ends.">
       <ById />
       <form class="row" aria-label="Filters" onSubmit={(event) => (event.preventDefault(), !list.looking && list.again())}>
         <Field label="Id begins with" name="idPrefix" by={by} />
