@@ -218,7 +218,7 @@ func storeProblem(err error, scheduleID string) (p *Problem, logged bool) {
 		p.Limit = e.Limit
 	}
 	if kind == postdate.KindInternal && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)) {
-		kind = postdate.KindUnknown // time ran out somewhere, and nobody on the way says before what
+		kind = postdate.KindUnknown // time ran out, and the error does not say whether anything was done
 	}
 	switch kind {
 	case postdate.KindInvalid:

@@ -35,6 +35,8 @@ func (s *Server) postTask(ctx *fasthttp.RequestCtx) *Problem {
 			err = nil
 		case late != nil && over:
 			err = late // it may have been published, which nobody knows
+		case late != nil && postdate.KindOf(err) == postdate.KindUnavailable:
+			err = postdate.E(postdate.KindUnknown, "the task ends; whether its occurrence comes is not known: %w", err)
 		}
 		tooLate := errors.As(err, &p) && p.Type == TooLate
 		switch {

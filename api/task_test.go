@@ -402,6 +402,29 @@ func TestTaskRaces(t *testing.T) {
 	}
 }
 
+// Once something was done for a task, nobody is told that nothing was.
+func TestTaskHalfDone(t *testing.T) {
+	down := postdate.E(postdate.KindUnavailable, "the test says so")
+	r := tasks(t)
+	r.define("INSERT", everyTen)
+	r.define("DELETE", "")
+	r.store.seen = func(_ context.Context, method string) {
+		if r.store.err = nil; method == "Insert" {
+			r.store.err = down
+		}
+	}
+	r.define("INSERT", everyTen).problem(504, UnknownOutcome) // what was over is deleted
+	r = inFlight(t)
+	told := false
+	r.store.seen = func(_ context.Context, method string) {
+		if r.store.err = nil; told && method == "Get" {
+			r.store.err = down
+		}
+		told = told || method == "Cancel"
+	}
+	r.define("DELETE", "").problem(504, UnknownOutcome) // it ends
+}
+
 // A name of any form is the task's own.
 func FuzzTaskName(f *testing.F) {
 	for _, name := range []string{"sweep", "a b/c%d+é", "=", ".", "..", "a=2F", "a/2F", "task:x", "\x00"} {

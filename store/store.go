@@ -157,7 +157,8 @@ type ListQuery struct {
 	Limit    int           // at least 1; messages that reach PageBytesMax end a page before
 
 	// Recurring: with OnlyRecurring the cost depends on how many messages recur. With a Status of DELIVERY_FAILED it
-	// likewise depends on how many have failed.
+	// likewise depends on how many have failed; with PENDING, in the embedded store, on how many are pending, of all
+	// tenants.
 	Recurring Recurring
 
 	// StatesOnly: records need hold no more of their messages than keys, execution times and channels. Such a page

@@ -124,7 +124,7 @@ func (s *Store) Pause(ctx context.Context, series postdate.Key, ifVersion uint64
 		}
 		found, err := s.read(ctx, &keys, stateFields)
 		if err != nil {
-			return unreachable("pausing", err)
+			return unknown("pausing", err) // an earlier try of the change may have paused it
 		}
 		if err := checkAt(series, found[idOf(series)], ifVersion, store.CheckGoingOn); err != nil {
 			return err

@@ -152,7 +152,7 @@ type cancelling struct {
 	some    []store.Versioned
 	at      postdate.Time
 	results []store.Cancelled
-	unsure  map[int]bool         // items for which an earlier try may have written CANCELLED
+	unsure  map[int]bool         // items that an earlier try may have cancelled, or told to end
 	gone    map[int]store.Change // what no longer is pending, if an item is cancelled
 }
 
@@ -207,7 +207,7 @@ func (c *cancelling) try(ctx context.Context, items []int) (left []int) {
 			v, err := c.judge(i, d, records)
 			switch {
 			case err != nil:
-				c.fail([]int{i}, err) // an earlier try may have written CANCELLED
+				c.fail([]int{i}, err)
 			case v == verdictFinish:
 				finish = append(finish, i)
 			case v == verdictTooLate && d.goesOn():
@@ -324,6 +324,9 @@ func (c *cancelling) end(ctx context.Context, items []int, found map[string]*doc
 		c.fail(items, writeError("cancelling", err))
 		return nil
 	case matched != int64(len(items)):
+		for _, i := range items {
+			c.unsure[i] = true
+		}
 		return items
 	}
 	for _, i := range items {

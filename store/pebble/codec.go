@@ -56,8 +56,8 @@ func (s *state) record(m postdate.Message) postdate.Record {
 // notBefore is the time before which the message must not be sent.
 func (s *state) notBefore() postdate.Time { return max(s.ExecutionTime, s.Occurrence) }
 
-// deferred says whether the message is PENDING, and its place in the due space is not at its execution time: what is
-// retried, redriven or parked, and a series after its first occurrence.
+// deferred says whether a list of what is PENDING finds the message by an entry, as its place in the due space is not
+// at its execution time. What is parked always has one: of what an early version parked, the due space has nothing.
 func (s *state) deferred() bool {
 	return s.Status == postdate.Pending && (s.AttemptTime != s.ExecutionTime || s.Parked)
 }

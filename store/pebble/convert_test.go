@@ -178,7 +178,7 @@ func TestConvertWithAFailedRead(t *testing.T) {
 	}
 }
 
-// A store of the version before is opened as it is, and refused by that version from then on.
+// A store from before messages could be moved is opened, and refused by versions of its layout from then on.
 func TestOpenAStoreWithoutMoves(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
 	s, err := Open(openConfig(dir))

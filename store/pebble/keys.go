@@ -89,9 +89,14 @@ func appendName(k []byte, tenant, id string) []byte {
 	return append(k, id...)
 }
 
+// timedKey is the place of p in a bucket of a space that is in the order of times there.
+func timedKey(k []byte, space byte, bucket int, p bucket.Position) []byte {
+	k = appendBucket(append(k, space), bucket)
+	return appendName(appendTime(k, p.Time), p.Tenant, p.ScheduleID)
+}
+
 func messageKey(k []byte, key postdate.Key, execution postdate.Time) []byte {
-	k = appendBucket(append(k, spaceMessage), key.Bucket)
-	return appendName(appendTime(k, execution), key.Tenant, key.ScheduleID)
+	return timedKey(k, spaceMessage, key.Bucket, bucket.PositionOf(key, execution))
 }
 
 func stateKey(k []byte, key postdate.Key) []byte {
@@ -103,10 +108,7 @@ func stateKey(k []byte, key postdate.Key) []byte {
 func occurrencesPrefix(k []byte, series postdate.Key) []byte { return append(stateKey(k, series), '/') }
 
 // dueKey is the place of p in its bucket's order of attempts.
-func dueKey(k []byte, bucket int, p bucket.Position) []byte {
-	k = appendBucket(append(k, spaceDue), bucket)
-	return appendName(appendTime(k, p.Time), p.Tenant, p.ScheduleID)
-}
+func dueKey(k []byte, bucket int, p bucket.Position) []byte { return timedKey(k, spaceDue, bucket, p) }
 
 func parkedPrefix(k []byte, bucket int, route postdate.Route) []byte {
 	k = appendBucket(append(k, spaceParked), bucket)

@@ -13,6 +13,7 @@ import (
 	lsm "github.com/cockroachdb/pebble/v2"
 
 	"github.com/postdate/postdate"
+	"github.com/postdate/postdate/bucket"
 	"github.com/postdate/postdate/store"
 )
 
@@ -56,7 +57,7 @@ type lister struct {
 	prefix  []byte          // of the entries
 	buckets *lsm.Iterator   // nil: the list goes by entries alone
 	space   byte            // of the buckets' keys
-	lows    []postdate.Time // the space has nothing before these in the buckets
+	lows    []postdate.Time // nothing waits before these in the buckets; nil: it does not go by the due space
 
 	examinedMax int // at least 2: the first may be at the cursor's own place
 
@@ -67,31 +68,28 @@ type lister struct {
 // begin finds the first entry, and the first message of each bucket.
 func (l *lister) begin() (err error) {
 	l.prefix, l.space = listedBy(l.q)
-	if l.lows = make([]postdate.Time, l.s.c.Buckets); l.space == spaceDue {
-		l.lows = l.s.lowWaters() // before the snapshot is taken
+	switch l.space {
+	case spaceMessage:
+		l.buckets, err = l.s.db.NewIter(spaceOnly(spaceMessage))
+	case spaceDue:
+		l.q.To = min(cmp.Or(l.q.To, postdate.Far), postdate.LatestTime+1) // what is paused waits beyond
+		l.buckets, l.lows, err = l.s.waiting()
 	}
-	snapshot := l.s.db.NewSnapshot() // what is deferred meanwhile must not be in neither
-	defer snapshot.Close()
-	if l.prefix != nil {
-		if l.entries, err = snapshot.NewIter(listedBounds(l.prefix, l.q)); err != nil {
-			return err
-		}
-		if err := l.listed(l.entries.First()); err != nil {
-			return err
-		}
+	switch {
+	case err != nil || l.prefix == nil:
+	case l.buckets == nil:
+		l.entries, err = l.s.db.NewIter(listedBounds(l.prefix, l.q))
+	default: // of the same moment: what is deferred in between would be missed, or seen twice
+		l.entries, err = l.buckets.Clone(lsm.CloneOptions{IterOptions: listedBounds(l.prefix, l.q)})
 	}
-	if l.space != 0 {
-		if l.buckets, err = snapshot.NewIter(spaceOnly(l.space)); err != nil {
-			return err
-		}
-		for b := range l.s.c.Buckets {
-			if err := l.seek(l.start(b), b); err != nil {
-				return err
-			}
-		}
+	if err == nil && l.entries != nil {
+		err = l.listed(l.entries.First())
+	}
+	for b := 0; err == nil && l.buckets != nil && b < l.s.c.Buckets; b++ {
+		err = l.seek(l.start(b), b)
 	}
 	heap.Init(&l.heads)
-	return nil
+	return err
 }
 
 func (l *lister) close() {
@@ -103,37 +101,23 @@ func (l *lister) close() {
 	l.states.close()
 }
 
-// at begins a key of bucket b.
-func (l *lister) at(b int, t postdate.Time) []byte {
-	return appendTime(appendBucket([]byte{l.space}, b), t)
-}
-
-// keyOf is the key of a message in the list's space.
-func (l *lister) keyOf(key postdate.Key, t postdate.Time) []byte {
-	return appendName(l.at(key.Bucket, t), key.Tenant, key.ScheduleID)
-}
-
 // start is the first key of a bucket that can belong to the page. Earlier pages showed everything at the cursor's time
 // in the buckets below the cursor's.
 func (l *lister) start(b int) []byte {
-	from := l.at(b, max(l.q.From, l.lows[b]))
-	if l.q.After == nil {
-		return from
+	from := bucket.Position{Time: l.q.From}
+	if l.lows != nil {
+		from.Time = max(from.Time, l.lows[b])
 	}
-	var start []byte
-	switch at := l.q.After.ExecutionTime; {
-	case b < l.q.After.Bucket:
-		start = l.at(b, at+1)
-	case b > l.q.After.Bucket:
-		start = l.at(b, at)
-	default:
-		start = l.keyOf(postdate.Key{Bucket: b, Tenant: l.q.Tenant, ScheduleID: l.q.After.ScheduleID}, at)
-		start = append(start, 0) // the next possible key
+	switch at := l.q.After; {
+	case at == nil:
+	case b < at.Bucket:
+		from = from.Latest(bucket.UpTo(at.ExecutionTime))
+	case b > at.Bucket:
+		from = from.Latest(bucket.Position{Time: at.ExecutionTime})
+	default: // the next possible id
+		from = from.Latest(bucket.Position{Time: at.ExecutionTime, Tenant: l.q.Tenant, ScheduleID: at.ScheduleID + "\x00"})
 	}
-	if bytes.Compare(start, from) < 0 {
-		return from
-	}
-	return start
+	return timedKey(nil, l.space, b, from)
 }
 
 // seek adds the first message of bucket b at or after start, if there is one.
@@ -147,9 +131,9 @@ func (l *lister) seek(start []byte, b int) error {
 	head := listHead{
 		key: postdate.Key{Bucket: b, Tenant: p.Tenant, ScheduleID: p.ScheduleID}, execution: p.Time,
 	}
-	if l.space == spaceDue {
+	if l.space == spaceDue && p.Tenant == l.q.Tenant {
 		st, err := readState(l.buckets.Value())
-		head.elsewhere = err == nil && st.deferred() // who reads a damaged one reports it
+		head.deferred = err == nil && st.deferred() // if this copy is damaged, record reads the state itself
 	}
 	l.heads = append(l.heads, head)
 	return nil
@@ -209,13 +193,14 @@ func (l *lister) after(head listHead, last *store.ListPosition) *store.ListPosit
 // follow is the first key after head that can belong to the list. It passes over all that another tenant has at the
 // same time in the bucket.
 func (l *lister) follow(head listHead) []byte {
-	switch b := head.key.Bucket; {
-	case head.key.Tenant < l.q.Tenant:
-		return l.keyOf(postdate.Key{Bucket: b, Tenant: l.q.Tenant}, head.execution)
+	next := bucket.Position{Time: head.execution, Tenant: l.q.Tenant}
+	switch {
 	case head.key.Tenant > l.q.Tenant:
-		return l.at(b, head.execution+1)
+		next = bucket.UpTo(head.execution)
+	case head.key.Tenant == l.q.Tenant:
+		next.ScheduleID = head.key.ScheduleID + "\x00" // the next possible id
 	}
-	return append(l.keyOf(head.key, head.execution), 0)
+	return timedKey(nil, l.space, head.key.Bucket, next)
 }
 
 // advance replaces head by what comes after it.
@@ -235,7 +220,7 @@ func (l *lister) advance(head listHead) (err error) {
 
 // record reads a message, if the query selects it.
 func (l *lister) record(head listHead) (rec postdate.Record, selected bool, err error) {
-	if head.elsewhere || head.key.Tenant != l.q.Tenant || !strings.HasPrefix(head.key.ScheduleID, l.q.IDPrefix) {
+	if head.deferred || head.key.Tenant != l.q.Tenant || !strings.HasPrefix(head.key.ScheduleID, l.q.IDPrefix) {
 		return rec, false, nil
 	}
 	st, found, err := l.states.state(l.s, head.key)
@@ -262,12 +247,13 @@ func (l *lister) record(head listHead) (rec postdate.Record, selected bool, err 
 // listHead is the next message of one bucket, or the next entry.
 type listHead struct {
 	key       postdate.Key
-	execution postdate.Time
+	execution postdate.Time // of what is deferred, in the due space: its attempt time
 	entry     bool
-	elsewhere bool // this is not its execution time: it has an entry
+	deferred  bool // it is passed over here: its entry lists it
 }
 
-// listHeads is a heap in the order of List. A bucket and the entries may have heads at the same time in a bucket.
+// listHeads is a heap in the order of List. Ids count too: an entry may be at the same time and in the same bucket as a
+// message of that bucket.
 type listHeads []listHead
 
 func (h listHeads) Len() int      { return len(h) }

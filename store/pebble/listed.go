@@ -11,8 +11,8 @@ import (
 )
 
 // Few of all messages have a label, recur, or have failed. Each of these has an entry in a space of its own, in the
-// order of List, so that a list of them passes over no others. What is PENDING is in the due space, most of it at its
-// execution time: only what is elsewhere there has an entry.
+// order of List, so that a list of them passes over no others. A list of what is PENDING goes by the due space, where
+// most have their execution time. The others have entries, too (deferred).
 
 func labelPrefix(k []byte, tenant, label string) []byte {
 	return append(appendName(append(k, spaceLabel), tenant, label), 0)

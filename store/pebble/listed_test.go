@@ -1,12 +1,16 @@
 package pebble
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
+	"sync"
 	"testing"
 
 	lsm "github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/bucket"
@@ -27,8 +31,11 @@ func listedIDs(t *testing.T, s *Store, q store.ListQuery) (ids []string) {
 	return ids
 }
 
-// listedSpaces have an entry for each of the few.
+// listedSpaces hold the entries that lists go by, but for labels.
 var listedSpaces = []byte{spaceSeries, spaceFailed, spaceDeferred}
+
+// deferredFew is how many messages few retries or parks.
+const deferredFew = 12
 
 // few makes a store with series, failed and pending messages among others.
 func few(t *testing.T, dir string) (series, failed, pending []string) {
@@ -73,7 +80,7 @@ func few(t *testing.T, dir string) (series, failed, pending []string) {
 	return series, failed, pending
 }
 
-// A store of a version before, which has no entries for what recurs, failed or is deferred, has them once it was opened.
+// A store of an earlier version, without entries for what recurs, failed or is deferred, has them once it is opened.
 func TestOpenAStoreWithoutEntries(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
 	series, failed, pending := few(t, dir)
@@ -89,7 +96,7 @@ func TestOpenAStoreWithoutEntries(t *testing.T) {
 	if found := listedIDs(t, s, store.ListQuery{Status: postdate.DeliveryFailed}); len(found) > 0 {
 		t.Errorf("a list of what failed does not go by the entries: %v", found)
 	}
-	if found := listedIDs(t, s, store.ListQuery{Status: postdate.Pending}); len(found) != len(pending)-12 {
+	if found := listedIDs(t, s, store.ListQuery{Status: postdate.Pending}); len(found) != len(pending)-deferredFew {
 		t.Errorf("a list of what is pending does not go by the entries: %v", found)
 	}
 	s.Close()
@@ -124,7 +131,7 @@ func TestListOfFewLooksAtFew(t *testing.T) {
 	}{
 		{store.ListQuery{Recurring: store.OnlyRecurring}, series},
 		{store.ListQuery{Status: postdate.DeliveryFailed}, failed},
-		{store.ListQuery{Status: postdate.Pending, To: 6000}, pending}, // at 6000 are those that are deferred
+		{store.ListQuery{Status: postdate.Pending, To: 6000}, pending}, // the deferred ones wait at 6000
 	} {
 		c.q.Tenant, c.q.Limit = "default", 1000
 		page, err := s.list(t.Context(), c.q, len(c.want)+1)
@@ -136,6 +143,75 @@ func TestListOfFewLooksAtFew(t *testing.T) {
 	if page, err := s.list(t.Context(), c, 10); err != nil || page.Next == nil || len(page.Records) != 8 {
 		t.Errorf("of ten messages %d do not recur, want 8 and a next page: %v", len(page.Records), err)
 	}
+}
+
+// A paused series waits after all execution times: no list comes that far.
+func TestListBesidePausedSeries(t *testing.T) {
+	s := ownedBuckets(t, 1)
+	for i := range 5 {
+		m := seriesMessage(fmt.Sprint("s-", i), 1)
+		if err := s.Insert(t.Context(), []postdate.Message{m})[0].Err; err != nil {
+			t.Fatal(err)
+		}
+		rec, err := s.Get(t.Context(), m.Key)
+		if err == nil {
+			err = s.Pause(t.Context(), m.Key, rec.Version)
+		}
+		rests := settlementOf(t, s, m.Key, store.SettleRest, store.Next{Occurrence: rec.Occurrence, AttemptTime: postdate.Far})
+		if err := errors.Join(err, s.Settle(t.Context(), []store.Settlement{rests})); err != nil {
+			t.Fatal(err)
+		}
+	}
+	q := store.ListQuery{Tenant: postdate.DefaultTenant, Status: postdate.Pending, Limit: 10}
+	if page, err := s.list(t.Context(), q, 6); err != nil || len(page.Records) != 5 || page.Next != nil {
+		t.Errorf("%d are listed, and then %+v: %v", len(page.Records), page.Next, err)
+	}
+}
+
+// A deferred message comes back to its execution time while looks raise the low-water mark: no list misses it.
+func TestListBesideWhatComesBack(t *testing.T) {
+	s, err := OpenWith(openConfig("store"), Parts{FS: vfs.NewMem()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	m := openMessage(0)
+	m.Bucket = 0
+	if err := s.Insert(t.Context(), []postdate.Message{m})[0].Err; err != nil {
+		t.Fatal(err)
+	}
+	place := func(ctx context.Context, at postdate.Time) error {
+		return s.underAll(ctx, 1, func(int) (int, int) { return m.Bucket, 0 }, func(w *writer, _, _ int) error {
+			st, _, err := w.state(m.Key)
+			w.unplace(m.Key, &st)
+			st.AttemptTime = at
+			w.setState(m.Key, &st)
+			return err
+		})
+	}
+	ctx, end := context.WithCancel(t.Context())
+	var changes sync.WaitGroup
+	changes.Go(func() {
+		for ctx.Err() == nil {
+			later := m.ExecutionTime + 1000
+			if err := errors.Join(place(t.Context(), later), place(t.Context(), m.ExecutionTime)); err != nil {
+				t.Error(err)
+			}
+			l := s.beginLook(m.Bucket)
+			if err := place(t.Context(), later); err != nil {
+				t.Error(err)
+			}
+			s.endLook(m.Bucket, l, bucket.Position{Time: later})
+		}
+	})
+	for range 5000 {
+		if found := listedIDs(t, s, store.ListQuery{Status: postdate.Pending}); len(found) != 1 {
+			t.Errorf("a list has %v", found)
+			break
+		}
+	}
+	end()
+	changes.Wait()
 }
 
 // Nothing is left of the entries once everything has expired.

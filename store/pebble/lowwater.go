@@ -1,6 +1,8 @@
 package pebble
 
 import (
+	lsm "github.com/cockroachdb/pebble/v2"
+
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/bucket"
 )
@@ -44,6 +46,22 @@ func (w *lowWater) end(l begun, first bucket.Position) {
 	if l.look == w.looks {
 		w.mark = first.Earliest(w.since)
 	}
+}
+
+// waiting returns an iterator over the due space, and for each bucket the time before which nothing waits there. It holds
+// all locks: a write in between could make something wait earlier.
+func (s *Store) waiting() (due *lsm.Iterator, lows []postdate.Time, err error) {
+	all := make([]int, s.c.Buckets)
+	for b := range all {
+		all[b] = b
+	}
+	defer s.lock(all)()
+	lows = make([]postdate.Time, len(all))
+	for b := range lows {
+		lows[b] = s.low[b].mark.Time
+	}
+	due, err = s.db.NewIter(spaceOnly(spaceDue))
+	return due, lows, err
 }
 
 // beginLook begins the look of a scan from the start of a bucket, before the scan's snapshot is

@@ -77,9 +77,9 @@ type upcoming struct {
 }
 
 func (u *upcoming) forecast(ctx context.Context, examinedMax int) (*store.Forecast, error) {
-	lows := u.s.lowWaters() // before the snapshot is taken
+	var lows []postdate.Time
 	var err error
-	if u.due, err = u.s.db.NewIter(spaceOnly(spaceDue)); err != nil {
+	if u.due, lows, err = u.s.waiting(); err != nil {
 		return nil, err
 	}
 	defer u.due.Close()
@@ -102,17 +102,6 @@ func (u *upcoming) forecast(ctx context.Context, examinedMax int) (*store.Foreca
 	}
 	all.Exact = u.damaged == 0
 	return all, nil
-}
-
-// lowWaters are the times before which nothing waits in the buckets.
-func (s *Store) lowWaters() []postdate.Time {
-	all := make([]postdate.Time, s.c.Buckets)
-	for b := range all {
-		s.locks[b].Lock()
-		all[b] = s.low[b].mark.Time
-		s.locks[b].Unlock()
-	}
-	return all
 }
 
 // strip reads up to most entries of a part of a bucket, and adds the tenant's to f. The seek counts as one, too.

@@ -129,7 +129,7 @@ func listFailed(x *trial) {
 	wantFailed()
 }
 
-// listPending lists what is PENDING, much of which waits elsewhere than at its execution time, among what is settled.
+// listPending lists what is PENDING, much of which does not wait at its execution time, among what is settled.
 func listPending(x *trial) {
 	var pending []postdate.Message
 	tokens := make([]uint64, x.store.Buckets())
@@ -142,7 +142,7 @@ func listPending(x *trial) {
 			recurring(&m)
 		}
 		x.insert(m)
-		x.defers(m, tokens[m.Bucket], i)
+		x.befalls(m, tokens[m.Bucket], i)
 		if x.get(m.Key).Status == postdate.Pending {
 			pending = append(pending, m)
 		}
@@ -169,27 +169,26 @@ func listPending(x *trial) {
 	x.listPendingUnderChange(pending, tokens)
 }
 
-// defers makes a message wait at another time, or settles it: i says what.
-func (x *trial) defers(m postdate.Message, token uint64, i int) {
+// befalls retries, parks, redrives, delivers or cancels m, or leaves it as it is: i says which.
+func (x *trial) befalls(m postdate.Message, token uint64, i int) {
 	x.Helper()
 	switch i % 6 {
 	case 1: // perhaps to a time that others have
-		x.settle(x.retryAt(m, token, m.ExecutionTime+postdate.Time(i%4)))
-	case 2: // perhaps until then
+		x.settled(x.retryAt(m, token, m.ExecutionTime+postdate.Time(i%4)))
+	case 2: // perhaps until its execution time
 		s := x.settlement(m, token, store.SettlePark)
 		s.AttemptTime = m.ExecutionTime + postdate.Time(i%4)
-		x.settle(s)
+		x.settled(s)
 	case 3:
-		x.settle(x.settlement(m, token, store.SettleFailed))
-		x.redrive(store.Versioned{Key: m.Key}, t0+postdate.Time(i%4))
+		x.redriven(x.fails(m, token), t0+postdate.Time(i%4))
 	case 4:
-		x.settle(x.settlement(m, token, store.SettleDelivered))
+		x.settled(x.settlement(m, token, store.SettleDelivered))
 	case 5:
 		x.wantCancelled(m)
 	}
 }
 
-// listPendingUnderChange follows the cursor while messages come to wait elsewhere. Each is seen once.
+// listPendingUnderChange follows the cursor while messages are retried. Each is seen once.
 func (x *trial) listPendingUnderChange(pending []postdate.Message, tokens []uint64) {
 	x.Helper()
 	between := func(page int) {
@@ -198,7 +197,7 @@ func (x *trial) listPendingUnderChange(pending []postdate.Message, tokens []uint
 			s := x.retryAt(m, tokens[m.Bucket], m.ExecutionTime+postdate.Time(page))
 			rec := x.get(m.Key)
 			s.Version, s.Occurrence, s.ExecutionTime = rec.Version, rec.Occurrence, rec.NotBefore()
-			x.settle(s)
+			x.settled(s)
 		}
 	}
 	q := store.ListQuery{Tenant: tenant, Status: postdate.Pending, Limit: 3}

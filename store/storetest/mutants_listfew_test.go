@@ -26,6 +26,7 @@ type (
 	pendingMissesLater   struct{ *Mem }
 	pendingMissesParked  struct{ *Mem }
 	pendingFromAttempt   struct{ *Mem }
+	pendingListsTwice    struct{ *Mem }
 )
 
 // listRecurring lists what a filter selects by another measure.
@@ -135,12 +136,14 @@ func (s failedStatesBare) List(ctx context.Context, q store.ListQuery) (store.Li
 func (s pendingByAttempt) List(ctx context.Context, q store.ListQuery) (store.ListPage, error) {
 	page, err := s.Mem.List(ctx, q)
 	if q.Status == postdate.Pending {
-		slices.SortStableFunc(page.Records, func(a, b postdate.Record) int { return cmp.Compare(a.AttemptTime, b.AttemptTime) })
+		slices.SortStableFunc(page.Records, func(a, b postdate.Record) int {
+			return cmp.Compare(a.AttemptTime, b.AttemptTime)
+		})
 	}
 	return page, err
 }
 
-// What waits elsewhere is not listed.
+// What is retried or redriven is not listed.
 func (s pendingMissesLater) List(_ context.Context, q store.ListQuery) (store.ListPage, error) {
 	return s.listStatus(q, postdate.Pending, func(r *postdate.Record) bool {
 		return r.Status == postdate.Pending && (r.AttemptTime == r.ExecutionTime || r.Parked)
@@ -162,6 +165,20 @@ func (s pendingFromAttempt) List(_ context.Context, q store.ListQuery) (store.Li
 	})
 }
 
+// What is parked is listed where it waits, too.
+func (s pendingListsTwice) List(ctx context.Context, q store.ListQuery) (store.ListPage, error) {
+	page, err := s.Mem.List(ctx, q)
+	var all []postdate.Record
+	for _, r := range page.Records {
+		all = append(all, r)
+		if q.Status == postdate.Pending && r.Parked {
+			all = append(all, r)
+		}
+	}
+	page.Records = all[:min(len(all), q.Limit)]
+	return page, err
+}
+
 // These bugs are caught in the area of lists.
 var bugsInFew = []func(m *Mem) store.Store{
 	func(m *Mem) store.Store { return recurringIsIgnored{m} },
@@ -179,4 +196,5 @@ var bugsInFew = []func(m *Mem) store.Store{
 	func(m *Mem) store.Store { return pendingMissesLater{m} },
 	func(m *Mem) store.Store { return pendingMissesParked{m} },
 	func(m *Mem) store.Store { return pendingFromAttempt{m} },
+	func(m *Mem) store.Store { return pendingListsTwice{m} },
 }

@@ -68,7 +68,7 @@ export function Messages() {
   const none = list.fault && rows.length === 0; // the fault is all that there is to say
   return (
     <Page title="Messages" fault={list.fault}
-      about="Sorted by due time. Of a series its next occurrence is shown, and its first one gives its place. Settled messages stay until their retention ends.">
+      about="Sorted by due time: a series by that of its first occurrence, though Due shows the next one, if one follows. Settled messages stay until their retention ends.">
       <ById />
       <form class="row" aria-label="Filters" onSubmit={(event) => (event.preventDefault(), !list.looking && list.again())}>
         <Field label="Id begins with" name="idPrefix" by={by} />
