@@ -303,8 +303,8 @@ func (t *Task) Apply(ctx context.Context, to TaskMessages, old *postdate.Record,
 	case result.Err == nil && !result.Created:
 		result.Err = store.ErrExists(m.Key, result.Status)
 	case old != nil && (kind == postdate.KindUnavailable || kind == postdate.KindFull):
-		result.Err = postdate.E(postdate.KindUnknown, "the task that was over is deleted, and the new one is not there: %w",
-			result.Err)
+		result.Err = postdate.E(postdate.KindUnknown, "the task that was over is deleted, and the new one is not "+
+			"there: %w", result.Err)
 	}
 	return postdate.NewRecord(m, 0), result.Err
 }

@@ -115,7 +115,8 @@ func (l *lister) start(b int) []byte {
 	case b > at.Bucket:
 		from = from.Latest(bucket.Position{Time: at.ExecutionTime})
 	default: // the next possible id
-		from = from.Latest(bucket.Position{Time: at.ExecutionTime, Tenant: l.q.Tenant, ScheduleID: at.ScheduleID + "\x00"})
+		p := bucket.Position{Time: at.ExecutionTime, Tenant: l.q.Tenant, ScheduleID: at.ScheduleID + "\x00"}
+		from = from.Latest(p)
 	}
 	return timedKey(nil, l.space, b, from)
 }

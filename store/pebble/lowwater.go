@@ -48,8 +48,8 @@ func (w *lowWater) end(l begun, first bucket.Position) {
 	}
 }
 
-// waiting returns an iterator over the due space, and for each bucket the time before which nothing waits there. It holds
-// all locks: a write in between could make something wait earlier.
+// waiting returns an iterator over the due space, and for each bucket the time before which nothing waits there. It
+// holds all locks: a write in between could make something wait earlier.
 func (s *Store) waiting() (due *lsm.Iterator, lows []postdate.Time, err error) {
 	all := make([]int, s.c.Buckets)
 	for b := range all {
