@@ -170,7 +170,7 @@ func TestParkedByAnEarlierVersion(t *testing.T) {
 		rec, _ := s.Get(t.Context(), m.Key)
 		err := s.Settle(t.Context(), []store.Settlement{{Key: m.Key, Version: rec.Version, Token: token, How: store.SettlePark, AttemptTime: m.ExecutionTime}})
 		if err == nil {
-			err = s.db.Delete(dueKey(nil, m.Bucket, bucket.PositionOf(m.Key, m.ExecutionTime)), nil)
+			err = s.db.Delete(timedKey(nil, spaceDue, m.Bucket, bucket.PositionOf(m.Key, m.ExecutionTime)), nil)
 		}
 		if err != nil {
 			t.Fatal(err)

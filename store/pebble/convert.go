@@ -72,7 +72,7 @@ func (s *Store) doubtInboxes(b *lsm.Batch) error {
 	w := &writer{s: s, batch: b} // what it counts adds up to nothing
 	defer w.read.close()
 	for _, p := range s.partitions {
-		begin := dueKey(nil, p.Bucket, bucket.Position{Time: p.Checkpoint})
+		begin := timedKey(nil, spaceDue, p.Bucket, bucket.Position{Time: p.Checkpoint})
 		for ok := due.SeekGE(begin); ok && bytes.HasPrefix(due.Key(), begin[:1+bucketBytes]); ok = due.Next() {
 			at := splitTimed(due.Key()[1+bucketBytes:])
 			if p.Claimed.Before(at) {

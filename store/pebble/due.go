@@ -199,7 +199,7 @@ func (r *scanner) look(claims []store.Claim, results []store.ClaimResult) (found
 // it begins at from.
 func (r *scanner) start(c *store.Claim, from bucket.Position) {
 	r.claim, r.from, r.last.known, r.examined = c, from, false, 0
-	r.to = dueKey(r.to[:0], c.Bucket, c.To)
+	r.to = timedKey(r.to[:0], spaceDue, c.Bucket, c.To)
 	r.limit = appendBucket(append(r.limit[:0], spaceDue), c.Bucket+1)
 }
 
@@ -225,13 +225,13 @@ func (r *scanner) next() bool {
 // seek goes to the first message beyond After.
 func (r *scanner) seek() {
 	if after := r.claim.Scan.After; after != (bucket.Position{}) {
-		r.key = dueKey(r.key[:0], r.claim.Bucket, after)
+		r.key = timedKey(r.key[:0], spaceDue, r.claim.Bucket, after)
 		if r.due.SeekGEWithLimit(r.key, r.limit) == lsm.IterValid && bytes.Equal(r.due.Key(), r.key) {
 			r.due.NextWithLimit(r.limit)
 		}
 		return
 	}
-	r.key = dueKey(r.key[:0], r.claim.Bucket, r.from)
+	r.key = timedKey(r.key[:0], spaceDue, r.claim.Bucket, r.from)
 	r.due.SeekGEWithLimit(r.key, r.limit)
 	if r.first = nowhere; r.here() {
 		r.first = r.at()
@@ -261,7 +261,7 @@ func (r *scanner) covered() bool {
 		r.last.set(tenant, channel, priority)
 		to, all := r.claim.CoversTo(postdate.RouteAt(string(tenant), postdate.Channel(channel), priority))
 		if r.last.to = r.to; !all {
-			r.last.to = dueKey(nil, r.claim.Bucket, to)
+			r.last.to = timedKey(nil, spaceDue, r.claim.Bucket, to)
 		}
 	}
 	return bytes.Compare(r.due.Key(), r.last.to) <= 0

@@ -107,9 +107,6 @@ func stateKey(k []byte, key postdate.Key) []byte {
 // id, a slash and more.
 func occurrencesPrefix(k []byte, series postdate.Key) []byte { return append(stateKey(k, series), '/') }
 
-// dueKey is the place of p in its bucket's order of attempts.
-func dueKey(k []byte, bucket int, p bucket.Position) []byte { return timedKey(k, spaceDue, bucket, p) }
-
 func parkedPrefix(k []byte, bucket int, route postdate.Route) []byte {
 	k = appendBucket(append(k, spaceParked), bucket)
 	k = append(k, route...)

@@ -110,8 +110,8 @@ func (u *upcoming) strip(b int, from, to postdate.Time, most int, f *store.Forec
 	if from >= to {
 		return strip, nil
 	}
-	u.from = dueKey(u.from[:0], b, bucket.Position{Time: from})
-	u.to = dueKey(u.to[:0], b, bucket.Position{Time: to})
+	u.from = timedKey(u.from[:0], spaceDue, b, bucket.Position{Time: from})
+	u.to = timedKey(u.to[:0], spaceDue, b, bucket.Position{Time: to})
 	u.examine()
 	u.due.SeekGEWithLimit(u.from, u.to)
 	u.read(&strip, most, f)

@@ -26,7 +26,7 @@ func layUpcoming(t *testing.T, s *Store, tenant string, n, spread int, from post
 		m := postdate.Message{Key: bucket.KeyOf(tenant, fmt.Sprint("m", from, "-", i), s.Buckets()),
 			Channel: postdate.Channel(fmt.Sprintf("inbox:%s-%d", tenant, i%3)), ExecutionTime: from + postdate.Time(i%spread)*1000}
 		st := stateOf(&m, postdate.NewState(&m, 1<<32))
-		if err := b.Set(dueKey(nil, m.Bucket, bucket.PositionOf(m.Key, m.ExecutionTime)), appendState(nil, &st, layoutLean), nil); err != nil {
+		if err := b.Set(timedKey(nil, spaceDue, m.Bucket, bucket.PositionOf(m.Key, m.ExecutionTime)), appendState(nil, &st, layoutLean), nil); err != nil {
 			t.Fatal(err)
 		}
 		if b.Len() > 1<<18 || i == n-1 {
@@ -215,7 +215,7 @@ func TestUpcomingBesideDamagedMessages(t *testing.T) {
 			t.Fatal(r[0].Err)
 		}
 		if i%2 == 1 {
-			if err := s.db.Set(dueKey(nil, m.Bucket, bucket.PositionOf(m.Key, at)), []byte{layoutLean}, lsm.Sync); err != nil {
+			if err := s.db.Set(timedKey(nil, spaceDue, m.Bucket, bucket.PositionOf(m.Key, at)), []byte{layoutLean}, lsm.Sync); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -112,7 +112,7 @@ func ofLayout3(t *testing.T, dir string) (here []postdate.Message, token uint64)
 	settleLatest(t, s, here[1], token, store.SettlePark)
 	settleLatest(t, s, here[2], token, store.SettlePark)
 	early := bucket.PositionOf(here[2].Key, here[2].ExecutionTime+5) // parked before the due space had such messages
-	if err := s.db.Delete(dueKey(nil, home, early), lsm.Sync); err != nil {
+	if err := s.db.Delete(timedKey(nil, spaceDue, home, early), lsm.Sync); err != nil {
 		t.Fatal(err)
 	}
 	asLayout3(t, s)

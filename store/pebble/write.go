@@ -76,16 +76,14 @@ func (w *writer) setState(key postdate.Key, st *state) {
 	w.value = appendState(w.value[:0], st, st.form())
 	w.batch.Set(w.key, w.value, nil)
 	w.eachPlace(key, st, func(form byte) {
-		w.value = appendState(w.value[:0], st, form)
+		if w.value = w.value[:0]; form != 0 {
+			w.value = appendState(w.value, st, form)
+		}
 		w.batch.Set(w.key, w.value, nil)
 	})
 	if st.Status == postdate.Pending {
 		w.count(key.Tenant, st, 1)
 		w.s.low[key.Bucket].note(bucket.PositionOf(key, st.AttemptTime))
-	}
-	if st.deferred() {
-		w.key = deferredKey(w.key[:0], key, st.ExecutionTime)
-		w.batch.Set(w.key, nil, nil)
 	}
 	if st.Status.Final() {
 		w.key = finishedKey(w.key[:0], st.SettledAt, key)
@@ -102,27 +100,27 @@ func (w *writer) setState(key postdate.Key, st *state) {
 // parked has none in the due space, which is no fault.
 func (w *writer) unplace(key postdate.Key, st *state) {
 	w.eachPlace(key, st, func(byte) { w.batch.Delete(w.key, nil) })
-	if st.deferred() {
-		w.key = deferredKey(w.key[:0], key, st.ExecutionTime)
-		w.batch.Delete(w.key, nil)
-	}
 	if st.Status == postdate.Pending {
 		w.count(key.Tenant, st, -1)
 	}
 }
 
 // eachPlace calls do for each place where a message in state st waits, with the place's key in
-// w.key, and passes the layout of the state there.
+// w.key, and passes the layout of the state there; 0: there is none.
 func (w *writer) eachPlace(key postdate.Key, st *state, do func(form byte)) {
 	if st.Status != postdate.Pending {
 		return
 	}
 	p := bucket.PositionOf(key, st.AttemptTime)
-	w.key = dueKey(w.key[:0], key.Bucket, p)
+	w.key = timedKey(w.key[:0], spaceDue, key.Bucket, p)
 	do(layoutLean)
 	if st.Parked {
 		w.key = parkedKey(w.key[:0], key.Bucket, st.route(key.Tenant), p)
 		do(st.form())
+	}
+	if st.deferred() {
+		w.key = deferredKey(w.key[:0], key, st.ExecutionTime)
+		do(0)
 	}
 }
 
