@@ -404,21 +404,22 @@ func TestTaskRaces(t *testing.T) {
 
 // Once something was done for a task, nobody is told that nothing was.
 func TestTaskHalfDone(t *testing.T) {
-	down := postdate.E(postdate.KindUnavailable, "the test says so")
-	r := tasks(t)
-	r.define("INSERT", everyTen)
-	r.define("DELETE", "")
-	r.store.seen = func(_ context.Context, method string) {
-		if r.store.err = nil; method == "Insert" {
-			r.store.err = down
+	for _, kind := range []postdate.Kind{postdate.KindUnavailable, postdate.KindFull} {
+		r := tasks(t)
+		r.define("INSERT", everyTen)
+		r.define("DELETE", "")
+		r.store.seen = func(_ context.Context, method string) {
+			if r.store.err = nil; method == "Insert" {
+				r.store.err = postdate.E(kind, "the test says so")
+			}
 		}
+		r.define("INSERT", everyTen).problem(504, UnknownOutcome) // what was over is deleted
 	}
-	r.define("INSERT", everyTen).problem(504, UnknownOutcome) // what was over is deleted
-	r = inFlight(t)
+	r := inFlight(t)
 	told := false
 	r.store.seen = func(_ context.Context, method string) {
 		if r.store.err = nil; told && method == "Get" {
-			r.store.err = down
+			r.store.err = postdate.E(postdate.KindUnavailable, "the test says so")
 		}
 		told = told || method == "Cancel"
 	}
