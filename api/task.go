@@ -302,9 +302,9 @@ func (t *Task) Apply(ctx context.Context, to TaskMessages, old *postdate.Record,
 	switch kind := postdate.KindOf(result.Err); {
 	case result.Err == nil && !result.Created:
 		result.Err = store.ErrExists(m.Key, result.Status)
-	case old != nil && (kind == postdate.KindUnavailable || kind == postdate.KindFull):
-		result.Err = postdate.E(postdate.KindUnknown, "the task that was over is deleted, and the new one is not "+
-			"there: %w", result.Err)
+	case old != nil && result.Err != nil && kind != postdate.KindExists: // not even that of a limit: try again
+		result.Err = postdate.E(postdate.KindUnknown, "the task that was over is deleted, and whether the new one is "+
+			"there is unknown: %w", result.Err)
 	}
 	return postdate.NewRecord(m, 0), result.Err
 }

@@ -404,7 +404,7 @@ func TestTaskRaces(t *testing.T) {
 
 // Once something was done for a task, nobody is told that nothing was.
 func TestTaskHalfDone(t *testing.T) {
-	for _, kind := range []postdate.Kind{postdate.KindUnavailable, postdate.KindFull} {
+	for _, kind := range []postdate.Kind{postdate.KindUnavailable, postdate.KindFull, postdate.KindLimited, postdate.KindTooLarge} {
 		r := tasks(t)
 		r.define("INSERT", everyTen)
 		r.define("DELETE", "")
@@ -424,6 +424,17 @@ func TestTaskHalfDone(t *testing.T) {
 		told = told || method == "Cancel"
 	}
 	r.define("DELETE", "").problem(504, UnknownOutcome) // it ends
+	r = tasks(t)
+	r.define("INSERT", everyTen)
+	r.define("DELETE", "")
+	r.store.seen = func(_ context.Context, method string) {
+		if method == "Insert" { // somebody is quicker, and then the store is down
+			r.store.seen = nil
+			r.define("INSERT", everyTen)
+			r.store.seen = func(context.Context, string) { r.store.err = postdate.E(postdate.KindUnavailable, "the test says so") }
+		}
+	}
+	r.define("INSERT", everyTen).problem(504, UnknownOutcome) // its first round deleted what was over
 }
 
 // A name of any form is the task's own.

@@ -191,6 +191,7 @@ func TestListBesideWhatComesBack(t *testing.T) {
 	}
 	ctx, end := context.WithCancel(t.Context())
 	var changes sync.WaitGroup
+	defer func() { end(); changes.Wait() }()
 	changes.Go(func() {
 		for ctx.Err() == nil {
 			later := m.ExecutionTime + 1000
@@ -210,8 +211,6 @@ func TestListBesideWhatComesBack(t *testing.T) {
 			break
 		}
 	}
-	end()
-	changes.Wait()
 }
 
 // Nothing is left of the entries once everything has expired.

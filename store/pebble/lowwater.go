@@ -55,8 +55,8 @@ func (s *Store) waiting() (due *lsm.Iterator, lows []postdate.Time, err error) {
 	for b := range all {
 		all[b] = b
 	}
-	defer s.lock(all)()
 	lows = make([]postdate.Time, len(all))
+	defer s.lock(all)()
 	for b := range lows {
 		lows[b] = s.low[b].mark.Time
 	}
