@@ -194,9 +194,11 @@ func (x *trial) listPendingUnderChange(pending []postdate.Message, tokens []uint
 	between := func(page int) {
 		for _, i := range []int{page, page * 3, page * 7} {
 			m := pending[i%len(pending)]
+			if m.Recurrence != nil {
+				continue // a series only goes on
+			}
 			s := x.retryAt(m, tokens[m.Bucket], m.ExecutionTime+postdate.Time(page))
-			rec := x.get(m.Key)
-			s.Version, s.Occurrence, s.ExecutionTime = rec.Version, rec.Occurrence, rec.NotBefore()
+			s.Version = x.get(m.Key).Version
 			x.settled(s)
 		}
 	}
