@@ -36,7 +36,7 @@ func (s *Server) postTask(ctx *fasthttp.RequestCtx) *Problem {
 		case late != nil && over:
 			err = late // it may have been published, which nobody knows
 		case late != nil || rounds > 0:
-			err = afterRounds(err)
+			err = afterPart(err) // by an earlier round
 		}
 		tooLate := errors.As(err, &p) && p.Type == TooLate
 		switch {
@@ -57,15 +57,6 @@ func (s *Server) postTask(ctx *fasthttp.RequestCtx) *Problem {
 			return s.failed(ctx, "task", err, t.Message.ScheduleID)
 		}
 	}
-}
-
-// afterRounds hides the kind of an error that would say that nothing was done: an earlier round may have done a part.
-func afterRounds(err error) error {
-	switch postdate.KindOf(err) {
-	case postdate.KindUnavailable, postdate.KindFull, postdate.KindLimited:
-		return postdate.E(postdate.KindUnknown, "an earlier try may have done a part: %w", err)
-	}
-	return err
 }
 
 // applyTask carries out a task definition, unless it is to try again.

@@ -299,14 +299,22 @@ func (t *Task) Apply(ctx context.Context, to TaskMessages, old *postdate.Record,
 		}
 	}
 	result := to.Insert(ctx, []postdate.Message{m})[0]
-	switch kind := postdate.KindOf(result.Err); {
-	case result.Err == nil && !result.Created:
+	if result.Err == nil && !result.Created {
 		result.Err = store.ErrExists(m.Key, result.Status)
-	case old != nil && result.Err != nil && kind != postdate.KindExists: // not even that of a limit: try again
-		result.Err = postdate.E(postdate.KindUnknown, "the task that was over is deleted, and whether the new one is "+
-			"there is unknown: %w", result.Err)
+	}
+	if old != nil {
+		result.Err = afterPart(result.Err)
 	}
 	return postdate.NewRecord(m, 0), result.Err
+}
+
+// afterPart hides the kind of an error that would say that nothing was done: a part may be.
+func afterPart(err error) error {
+	switch postdate.KindOf(err) {
+	case postdate.KindUnavailable, postdate.KindFenced, postdate.KindFull, postdate.KindLimited, postdate.KindTooLarge:
+		return postdate.E(postdate.KindUnknown, "a part of it may be done: %w", err)
+	}
+	return err
 }
 
 // refuse says why the task cannot be carried out: an INSERT of one that is there already, another action of one
