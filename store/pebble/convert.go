@@ -130,15 +130,15 @@ func (s *Store) listAll(b *lsm.Batch) error {
 		key := postdate.Key{Bucket: int(binary.BigEndian.Uint16(k[1:]))}
 		key.Tenant, key.ScheduleID, _ = splitName(k[1+bucketBytes:])
 		if st.Occurrence != 0 {
-			b.Set(seriesKey(nil, key, st.ExecutionTime), nil, nil)
+			b.Set(entryKey(nil, spaceSeries, key, st.ExecutionTime), nil, nil)
 			recur++
 		}
 		if st.Status == postdate.DeliveryFailed {
-			b.Set(failedKey(nil, key, st.ExecutionTime), nil, nil)
+			b.Set(entryKey(nil, spaceFailed, key, st.ExecutionTime), nil, nil)
 			failed++
 		}
 		if st.deferred() {
-			b.Set(deferredKey(nil, key, st.ExecutionTime), nil, nil)
+			b.Set(entryKey(nil, spaceDeferred, key, st.ExecutionTime), nil, nil)
 			deferred++
 		}
 	}

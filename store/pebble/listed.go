@@ -18,16 +18,9 @@ func labelPrefix(k []byte, tenant, label string) []byte {
 	return append(appendName(append(k, spaceLabel), tenant, label), 0)
 }
 
-func seriesPrefix(k []byte, tenant string) []byte {
-	return appendName(append(k, spaceSeries), tenant, "")
-}
-
-func failedPrefix(k []byte, tenant string) []byte {
-	return appendName(append(k, spaceFailed), tenant, "")
-}
-
-func deferredPrefix(k []byte, tenant string) []byte {
-	return appendName(append(k, spaceDeferred), tenant, "")
+// entryPrefix is how a tenant's entries begin in the space of what recurs, failed or is deferred.
+func entryPrefix(k []byte, space byte, tenant string) []byte {
+	return appendName(append(k, space), tenant, "")
 }
 
 // listedBy is how the entries begin that a list goes by (nil: it goes by none), and the space whose buckets it goes by
@@ -37,11 +30,11 @@ func listedBy(q *store.ListQuery) (prefix []byte, space byte) {
 	case q.Label != "":
 		return labelPrefix(nil, q.Tenant, q.Label), 0
 	case q.Recurring == store.OnlyRecurring:
-		return seriesPrefix(nil, q.Tenant), 0
+		return entryPrefix(nil, spaceSeries, q.Tenant), 0
 	case q.Status == postdate.DeliveryFailed:
-		return failedPrefix(nil, q.Tenant), 0
+		return entryPrefix(nil, spaceFailed, q.Tenant), 0
 	case q.Status == postdate.Pending:
-		return deferredPrefix(nil, q.Tenant), spaceDue
+		return entryPrefix(nil, spaceDeferred, q.Tenant), spaceDue
 	}
 	return nil, spaceMessage
 }
@@ -55,16 +48,8 @@ func labelKey(k []byte, label string, key postdate.Key, execution postdate.Time)
 	return appendListed(labelPrefix(k, key.Tenant, label), key, execution)
 }
 
-func seriesKey(k []byte, key postdate.Key, execution postdate.Time) []byte {
-	return appendListed(seriesPrefix(k, key.Tenant), key, execution)
-}
-
-func failedKey(k []byte, key postdate.Key, execution postdate.Time) []byte {
-	return appendListed(failedPrefix(k, key.Tenant), key, execution)
-}
-
-func deferredKey(k []byte, key postdate.Key, execution postdate.Time) []byte {
-	return appendListed(deferredPrefix(k, key.Tenant), key, execution)
+func entryKey(k []byte, space byte, key postdate.Key, execution postdate.Time) []byte {
+	return appendListed(entryPrefix(k, space, key.Tenant), key, execution)
 }
 
 // listedBounds bounds an iterator to the entries, which begin with prefix, that can belong to a page.

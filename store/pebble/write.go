@@ -91,7 +91,7 @@ func (w *writer) setState(key postdate.Key, st *state) {
 		w.batch.Set(w.key, w.value, nil)
 	}
 	if st.Status == postdate.DeliveryFailed {
-		w.key = failedKey(w.key[:0], key, st.ExecutionTime)
+		w.key = entryKey(w.key[:0], spaceFailed, key, st.ExecutionTime)
 		w.batch.Set(w.key, nil, nil)
 	}
 }
@@ -119,7 +119,7 @@ func (w *writer) eachPlace(key postdate.Key, st *state, do func(form byte)) {
 		do(st.form())
 	}
 	if st.deferred() {
-		w.key = deferredKey(w.key[:0], key, st.ExecutionTime)
+		w.key = entryKey(w.key[:0], spaceDeferred, key, st.ExecutionTime)
 		do(0)
 	}
 }
@@ -133,7 +133,7 @@ func (w *writer) setMessage(m *postdate.Message) {
 		w.batch.Set(w.key, nil, nil)
 	}
 	if m.Recurrence != nil {
-		w.key = seriesKey(w.key[:0], m.Key, m.ExecutionTime)
+		w.key = entryKey(w.key[:0], spaceSeries, m.Key, m.ExecutionTime)
 		w.batch.Set(w.key, nil, nil)
 	}
 }
@@ -147,7 +147,7 @@ func (w *writer) deleteMessage(key postdate.Key, st *state) {
 		w.batch.Delete(w.key, nil)
 	}
 	if st.Occurrence != 0 {
-		w.key = seriesKey(w.key[:0], key, st.ExecutionTime)
+		w.key = entryKey(w.key[:0], spaceSeries, key, st.ExecutionTime)
 		w.batch.Delete(w.key, nil)
 	}
 }
@@ -164,7 +164,7 @@ func (w *writer) forget(key postdate.Key, st *state) {
 func (w *writer) unend(key postdate.Key, st *state) {
 	w.unfinish(key, st.SettledAt)
 	if st.Status == postdate.DeliveryFailed {
-		w.key = failedKey(w.key[:0], key, st.ExecutionTime)
+		w.key = entryKey(w.key[:0], spaceFailed, key, st.ExecutionTime)
 		w.batch.Delete(w.key, nil)
 	}
 }
