@@ -193,13 +193,13 @@ func chromium(t *testing.T) string {
 	path := os.Getenv("POSTDATE_TEST_CHROMIUM")
 	if path == "" {
 		var err error
-		if path, err = exec.LookPath("chromium"); err != nil {
+		if path, err = exec.LookPath("chromium-headless-shell"); err != nil {
 			t.Fatalf("%v: make deps installs Chromium; or name one in POSTDATE_TEST_CHROMIUM", err)
 		}
 	}
 	proctest.Part(t, "chromium", func() (string, error) {
 		version, err := exec.Command(path, "--version").Output()
-		return "Console: in " + strings.TrimSpace(string(version)), err
+		return "Console: in " + strings.TrimSpace(string(version)) + ", " + filepath.Base(path), err
 	})
 	return path
 }

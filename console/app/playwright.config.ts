@@ -1,7 +1,7 @@
 import { defineConfig } from "@playwright/test";
 
-// The browser is the distribution's Chromium. --no-sandbox, as tests may run as root, who has no sandbox. --disable-gpu:
-// to draw is quicker than to emulate a GPU.
+// The browser is the distribution's Chromium, without its window. --no-sandbox, as tests may run as root, who has no
+// sandbox. --disable-gpu: to draw is quicker than to emulate a GPU.
 export default defineConfig({
   testDir: "tests",
   outputDir: process.env.POSTDATE_TEST_OUTPUT ?? "test-results",

@@ -265,8 +265,10 @@ test("Actions do what they say", async ({ start, page }) => {
   // The message that it left has an id that only some calls take; an occurrence of a series has a slash in it.
   await open(page, node, `c!${failed.version}`);
   await expect(page.locator(".title").getByRole("link", { name: "c", exact: true })).toHaveAttribute("href", "/console/message?id=c");
-  await node.call("POST", "/v1/messages", { scheduleId: "s", channel: "http://127.0.0.1:1/", payload: 1, recurrence: { every: "PT1H" } });
+  // This one waits for a paused channel: while another one is tried, a cancel is refused.
+  await node.call("POST", "/v1/messages", { scheduleId: "s", channel: "inbox:p", payload: 1, recurrence: { every: "PT1H" } });
   const { scheduleId } = await node.call("POST", "/v1/messages/s/trigger");
+  await node.until(path(scheduleId), (m) => Boolean(m.parked));
   await open(page, node, scheduleId);
   await expect(page.getByRole("link", { name: "the series s" })).toHaveAttribute("href", "/console/series?id=s");
   await expect(page.getByRole("button", { name: "Move the message" })).toHaveCount(0);
