@@ -29,7 +29,7 @@ demo: ## see the whole thing at work, in six seconds
 	$(GO) run ./cmd/postdate demo
 
 .PHONY: test
-test: deps ## run every test with the race detector, against real RabbitMQ, Kafka, MongoDB (TESTFLAGS=... PACKAGES=...)
+test: deps ## run every test, against a real RabbitMQ, Kafka and MongoDB (TESTFLAGS=... PACKAGES=...)
 	@GO="$(GO)" PACKAGES="$(PACKAGES)" .ci/test $(TESTFLAGS)
 
 .PHONY: deps

@@ -225,6 +225,40 @@ func isPure(s *source) bool {
 	return !s.test && (slices.Contains(pure, s.folder) || slices.Contains(pure, s.path))
 }
 
+// TestOneThread holds the packages that .ci/test runs without the race detector to what it says of them.
+func TestOneThread(t *testing.T) {
+	script, err := os.ReadFile(".ci/test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	line := regexp.MustCompile(`(?m)^\s*plain="(.+)"$`).FindSubmatch(script)
+	if line == nil {
+		t.Fatal(".ci/test names no packages that it runs without the race detector")
+	}
+	found := map[string]bool{}
+	plain := strings.Fields(strings.ReplaceAll(string(line[1]), "./", ""))
+	for _, s := range sources(t) {
+		if !slices.Contains(plain, s.folder) {
+			continue
+		}
+		found[s.folder] = true
+		ast.Inspect(s.tree, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.GoStmt:
+				t.Errorf("%s starts a goroutine: run %s with the race detector", s.at(n), s.folder)
+			case *ast.SelectorExpr:
+				if n.Sel.Name == "Go" {
+					t.Errorf("%s starts a goroutine: run %s with the race detector", s.at(n), s.folder)
+				}
+			}
+			return true
+		})
+	}
+	if len(found) != len(plain) {
+		t.Errorf("of %v, only %v are there", plain, found)
+	}
+}
+
 func TestWhatDecidesIsPure(t *testing.T) {
 	found := map[string]bool{}
 	for _, s := range sources(t) {

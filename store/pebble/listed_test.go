@@ -205,7 +205,7 @@ func TestListBesideWhatComesBack(t *testing.T) {
 			s.endLook(m.Bucket, l, bucket.Position{Time: later})
 		}
 	})
-	for range 5000 {
+	for range 1000 {
 		if found := listedIDs(t, s, store.ListQuery{Status: postdate.Pending}); len(found) != 1 {
 			t.Errorf("a list has %v", found)
 			break

@@ -333,7 +333,7 @@ func TestOpenAfterEachStepOfACreation(t *testing.T) {
 
 // Nor is damage in a table: reading it is an error, each time, and never gives other content.
 func TestDamagedTable(t *testing.T) {
-	const count = 600
+	const count = 300
 	var failed atomic.Int64
 	for _, place := range []float64{0, 0.1, 0.3, 0.5, 0.7, 0.9} {
 		t.Run(fmt.Sprint(place), func(t *testing.T) {
