@@ -231,7 +231,7 @@ func TestOneThread(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	line := regexp.MustCompile(`(?m)^\s*plain="(.+)"$`).FindSubmatch(script)
+	line := regexp.MustCompile(`(?m)^\s*plain=\((.+)\)$`).FindSubmatch(script)
 	if line == nil {
 		t.Fatal(".ci/test names no packages that it runs without the race detector")
 	}
@@ -243,13 +243,9 @@ func TestOneThread(t *testing.T) {
 		}
 		found[s.folder] = true
 		ast.Inspect(s.tree, func(n ast.Node) bool {
-			switch n := n.(type) {
-			case *ast.GoStmt:
+			_, goes := n.(*ast.GoStmt)
+			if called, is := n.(*ast.SelectorExpr); goes || is && called.Sel.Name == "Go" {
 				t.Errorf("%s starts a goroutine: run %s with the race detector", s.at(n), s.folder)
-			case *ast.SelectorExpr:
-				if n.Sel.Name == "Go" {
-					t.Errorf("%s starts a goroutine: run %s with the race detector", s.at(n), s.folder)
-				}
 			}
 			return true
 		})

@@ -140,21 +140,23 @@ function nextWords(m: Recurring): string {
 }
 
 function History({ m }: { m: Recurring }) {
+  const { history } = m.series;
+  const own: Column<Schemas["Outcome"]> = {
+    name: "Message",
+    value: () => "",
+    cell: (o) => o.status === "PENDING" && <a href={messageLink(`${m.scheduleId}/${o.executionTime}`)}>Its own message</a>,
+  };
   const outcomes: Column<Schemas["Outcome"]>[] = [
     { name: "Occurrence", value: (o) => o.executionTime, cell: (o) => <Time at={o.executionTime} /> },
     { name: "Outcome", value: (o) => o.status, cell: (o) => <Badge state={o.status} /> },
     { name: "When", value: (o) => o.at, cell: (o) => <Time at={o.at} /> },
     { name: "Attempts", value: (o) => o.attempts ?? "–", number: true },
     { name: "Skipped", value: (o) => (o.skipped ? count(o.skipped) : "–"), number: true },
-    {
-      name: "Message",
-      value: () => "",
-      cell: (o) => o.status === "PENDING" && <a href={messageLink(`${m.scheduleId}/${o.executionTime}`)}>Its own message</a>,
-    },
+    ...(history.some((o) => o.status === "PENDING") ? [own] : []),
   ];
   return (
     <>
-      <Table label="Last outcomes" columns={outcomes} rows={m.series.history.toReversed()} id={(o) => `${o.executionTime} ${o.at}`}
+      <Table label="Last outcomes" columns={outcomes} rows={history.toReversed()} id={(o) => `${o.executionTime} ${o.at}`}
         empty="No occurrence has come yet." />
       <small>The last 20, the latest first. Several that were skipped together are one row, with their number from its time on.</small>
     </>
