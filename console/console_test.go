@@ -194,7 +194,7 @@ func chromium(t *testing.T) string {
 	if path == "" {
 		var err error
 		if path, err = exec.LookPath("chromium-headless-shell"); err != nil {
-			t.Fatalf("%v: make deps installs Chromium; or name one in POSTDATE_TEST_CHROMIUM", err)
+			t.Fatalf("%v: make deps installs it; or name a Chromium in POSTDATE_TEST_CHROMIUM", err)
 		}
 	}
 	proctest.Part(t, "chromium", func() (string, error) {

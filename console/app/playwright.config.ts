@@ -1,6 +1,6 @@
 import { defineConfig } from "@playwright/test";
 
-// The browser is the distribution's Chromium, without its window. --no-sandbox, as tests may run as root, who has no
+// The browser is the headless shell of the distribution's Chromium. --no-sandbox, as tests may run as root, who has no
 // sandbox. --disable-gpu: to draw is quicker than to emulate a GPU.
 export default defineConfig({
   testDir: "tests",

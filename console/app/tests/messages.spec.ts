@@ -265,7 +265,7 @@ test("Actions do what they say", async ({ start, page }) => {
   // The message that it left has an id that only some calls take; an occurrence of a series has a slash in it.
   await open(page, node, `c!${failed.version}`);
   await expect(page.locator(".title").getByRole("link", { name: "c", exact: true })).toHaveAttribute("href", "/console/message?id=c");
-  // This one waits for a paused channel: while another one is tried, a cancel is refused.
+  // Its channel is paused, so that no attempt is under way: during one a cancel is refused.
   await node.call("POST", "/v1/messages", { scheduleId: "s", channel: "inbox:p", payload: 1, recurrence: { every: "PT1H" } });
   const { scheduleId } = await node.call("POST", "/v1/messages/s/trigger");
   await node.until(path(scheduleId), (m) => Boolean(m.parked));

@@ -121,7 +121,7 @@ test("a series is paused, resumed, triggered and cancelled", async ({ node, page
   await expect(page.getByRole("link", { name: "The occurrence that was triggered" })).toHaveAttribute("href", own);
   await node.call("PATCH", "/v1/channels", { channel: "inbox:reports", paused: false });
   await expect(outcomes).toContainText("DELIVERED");
-  await expect(outcomes.getByRole("columnheader", { name: "Message" })).toHaveCount(0); // no row has one
+  await expect(outcomes.getByRole("columnheader", { name: "Message" })).toHaveCount(0); // no occurrence is pending any more
   expect((await node.call("GET", "/v1/inbox/reports")).messages).toHaveLength(1);
   await accessible(page);
   await fits(page);
