@@ -31,25 +31,26 @@ func (l *loop) traced(ctx context.Context, e poller.Publish) []publisher.Result 
 // publishTraced makes the spans once the outcomes are known: until then tracing does nothing. All deliveries of a
 // batch have its times, because their publisher answers for all of them.
 func (l *loop) publishTraced(ctx context.Context, e poller.Publish) []publisher.Result {
-	batch := make([]postdate.Delivery, len(e.Batch))
-	for i, it := range e.Batch {
-		batch[i] = it.Delivery
-	}
+	batch := make([]delivery, len(e.Batch))
 	begin := time.Now()
+	for i, it := range e.Batch {
+		batch[i] = delivery{Delivery: it.Delivery, due: it.Begins, begin: begin}
+	}
 	results := l.publish(ctx, e)
-	l.trace(batch, results, begin, time.Now())
+	l.trace(batch, results, time.Now())
 	return results
 }
 
 // trace makes the spans of a batch. Whatever goes wrong with them, the outcomes are told.
-func (l *loop) trace(batch []postdate.Delivery, results []publisher.Result, begin, end time.Time) {
+func (l *loop) trace(batch []delivery, results []publisher.Result, end time.Time) {
 	defer func() {
 		if p := recover(); p != nil {
 			l.log.Error("spans of deliveries could not be made", "panic", p, "stack", string(debug.Stack()))
 		}
 	}()
 	for i := range batch {
-		d := delivery{&batch[i], results[i], begin}
+		d := &batch[i]
+		d.result = results[i]
 		if span := l.tracer.Start(d.span()); span != nil {
 			d.end(span, end)
 		}
@@ -58,9 +59,10 @@ func (l *loop) trace(batch []postdate.Delivery, results []publisher.Result, begi
 
 // delivery is what a span says of one attempt to publish a message.
 type delivery struct {
-	*postdate.Delivery
-	result publisher.Result
+	postdate.Delivery
+	due    postdate.Time // of an occurrence, with its jitter
 	begin  time.Time
+	result publisher.Result
 }
 
 // span links to the trace in which the message was scheduled: days may lie between. The message keeps the context
@@ -88,7 +90,7 @@ func (d *delivery) end(span trace.Span, at time.Time) {
 // the message carries is not in them, nor are a webhook's path and query, in which tokens stand.
 func (d *delivery) attributes() []attribute.KeyValue {
 	m := d.Message
-	late := postdate.WallOf(d.begin) - m.ExecutionTime
+	late := postdate.WallOf(d.begin) - d.due
 	all := append(target(m),
 		attribute.String("postdate.tenant", m.Tenant),
 		attribute.String("postdate.schedule.id", tracing.Clip(m.SeriesID())),

@@ -55,9 +55,9 @@ func TestAttributesOfADelivery(t *testing.T) {
 		{"http://[::1]/secret", "", nil, "send http://[::1]", hook("http", "::1", "80")},
 		{"http:secret", "", nil, "send http", hook("http", "", "80")},
 	} {
-		m := postdate.Message{Key: postdate.Key{Tenant: "t", ScheduleID: "id"}, Channel: postdate.Channel(test.channel), ExecutionTime: 1000, Payload: []byte("abc"),
+		m := postdate.Message{Key: postdate.Key{Tenant: "t", ScheduleID: "id"}, Channel: postdate.Channel(test.channel), ExecutionTime: 400, Payload: []byte("abc"),
 			PartitionKey: test.key, Headers: append(test.headers, postdate.Header{Name: "a", Value: "secret"})}
-		d := delivery{&postdate.Delivery{Message: &m, Attempt: 2, PossibleDuplicate: true}, publisher.Result{Outcome: publisher.Unknown, Reason: "r"}, time.UnixMilli(1005)}
+		d := delivery{postdate.Delivery{Message: &m, Attempt: 2, PossibleDuplicate: true}, 1000, time.UnixMilli(1005), publisher.Result{Outcome: publisher.Unknown, Reason: "r"}}
 		got := map[string]string{}
 		for _, kv := range d.attributes() {
 			if _, twice := got[string(kv.Key)]; twice || kv.Value.Type() == attribute.EMPTY {
@@ -180,7 +180,7 @@ func TestErrorsOfACollector(t *testing.T) {
 func TestSpansThatCannotBeMade(t *testing.T) {
 	log := &nodetest.Log{}
 	l := &loop{tracer: tracing.New(nil, tracing.Sampler{Ratio: 1}), log: slog.New(slog.NewTextHandler(log, nil))}
-	l.trace([]postdate.Delivery{{Message: &postdate.Message{}}}, make([]publisher.Result, 1), time.Now(), time.Now())
+	l.trace([]delivery{{Delivery: postdate.Delivery{Message: &postdate.Message{}}}}, make([]publisher.Result, 1), time.Now())
 	if !strings.Contains(log.String(), "spans of deliveries could not be made") {
 		t.Errorf("the log says %s", log)
 	}

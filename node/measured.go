@@ -133,30 +133,28 @@ func (m *measured) List(ctx context.Context, q store.ListQuery) (store.ListPage,
 }
 
 func (m *measured) Upcoming(ctx context.Context, q store.UpcomingQuery) ([]store.UpcomingSlot, error) {
-	done := m.timed("upcoming")
 	if err := m.takeLook(ctx); err != nil {
-		done(err)
 		return nil, err
 	}
 	defer m.looks.Release(1)
+	done := m.timed("upcoming")
 	slots, err := m.Store.Upcoming(ctx, q)
 	done(err)
 	return slots, err
 }
 
 func (m *measured) Pending(ctx context.Context, tenant string, at postdate.Time) (store.Pending, error) {
-	done := m.timed("pending")
 	if err := m.takeLook(ctx); err != nil {
-		done(err)
 		return store.Pending{}, err
 	}
 	defer m.looks.Release(1)
+	done := m.timed("pending")
 	found, err := m.Store.Pending(ctx, tenant, at)
 	done(err)
 	return found, err
 }
 
-// takeLook waits until fewer than looksMax run.
+// takeLook waits until fewer than looksMax run. Neither the wait nor a refusal is one of the store.
 func (m *measured) takeLook(ctx context.Context) error {
 	if m.looks.Acquire(ctx, 1) != nil {
 		return postdate.E(postdate.KindUnavailable,

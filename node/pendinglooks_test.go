@@ -80,7 +80,8 @@ func (h heldLooks) Pending(context.Context, string, postdate.Time) (store.Pendin
 func TestLooksWaitForOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		held := heldLooks{begun: new(atomic.Int64), end: make(chan struct{})}
-		m := measure(held, prometheus.NewRegistry())
+		metrics := prometheus.NewRegistry()
+		m := measure(held, metrics)
 		var asking sync.WaitGroup
 		for i := range looksMax + 1 {
 			asking.Go(func() {
@@ -104,6 +105,12 @@ func TestLooksWaitForOthers(t *testing.T) {
 		_, err := m.Pending(gone, "a", 0)
 		if postdate.KindOf(err) != postdate.KindUnavailable || errors.Is(err, context.Canceled) { // else it is unknown
 			t.Errorf("who left before his turn has %v", err)
+		}
+		families, err := metrics.Gather()
+		for _, family := range families {
+			if err != nil || family.GetName() == "postdate_store_errors_total" {
+				t.Errorf("the store counts as one that fails: %v, %v", family, err)
+			}
 		}
 		close(held.end)
 		asking.Wait()
