@@ -1,6 +1,7 @@
 package pebble
 
 import (
+	"context"
 	"fmt"
 	"testing"
 
@@ -36,5 +37,23 @@ func TestListOfFewAmongMany(t *testing.T) {
 	}
 	if q.After != nil {
 		t.Errorf("the list goes on after %+v", q.After)
+	}
+}
+
+// What was not read in time is no damage.
+func TestLooksThatEndEarly(t *testing.T) {
+	s := ownedBuckets(t, 4)
+	m := postdate.Message{Key: bucket.KeyOf("default", "m", s.Buckets()), Channel: "inbox:a", ExecutionTime: 1000}
+	if r := s.Insert(t.Context(), []postdate.Message{m}); r[0].Err != nil {
+		t.Fatal(r[0].Err)
+	}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	_, listErr := s.List(ended, store.ListQuery{Tenant: "default", Limit: 1})
+	_, pendingErr := s.Pending(ended, "default", 1000)
+	for _, err := range []error{listErr, pendingErr} {
+		if postdate.KindOf(err) != postdate.KindUnavailable {
+			t.Errorf("it says %v", err)
+		}
 	}
 }

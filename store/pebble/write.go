@@ -339,8 +339,12 @@ func (s *Store) readError(err error) error {
 		return nil
 	}
 	var e *postdate.Error
-	if errors.As(err, &e) {
+	switch {
+	case errors.As(err, &e):
 		return e
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return postdate.E(postdate.KindUnavailable, "the store in %s was not read in time: try again (%w)",
+			s.c.Dir, err)
 	}
 	return postdate.E(postdate.KindInternal, "the store in %s cannot be read: %w", s.c.Dir, err)
 }
