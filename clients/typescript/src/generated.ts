@@ -1408,7 +1408,7 @@ export interface components {
             missing: string[];
             /** @description Whether the tenant has metric series of its own on every node in nodes. A node has them for 100 tenants at most, and one series for all others together: false means that what such a node counted of the tenant is missing here. Always true in the figures of all tenants. */
             ownSeries: boolean;
-            /** @description For how many milliseconds the earliest due message that is not settled has been due; 0: none is. Parked messages do not count. Only in the figures of all tenants, as are inHand and channelsDown. */
+            /** @description For how many milliseconds the earliest due message that is not settled has been due; 0: none is. Parked messages and those in buckets of nobody do not count. Only in the figures of all tenants, as are inHand and channelsDown. */
             overdueMs?: number;
             /** @description Messages in the nodes' memory: claimed and not settled. Only in the figures of all tenants. */
             inHand?: number;
@@ -1489,7 +1489,7 @@ export interface components {
              * @description Up to here the owner may publish.
              */
             claimed?: string;
-            /** @description Milliseconds since the earliest message of the bucket that is not settled became due; 0 where none is due. Of another node's bucket: milliseconds by which the checkpoint lies behind now, where something is claimed beyond it. */
+            /** @description Milliseconds since the earliest message of the bucket that is not settled became due; 0 where none is due. Of another node's bucket: milliseconds by which the checkpoint lies behind now, where something is claimed beyond it; what its owner has not claimed is not known. Of a bucket of nobody nothing is known: 0. */
             lag: number;
         };
         Cluster: {

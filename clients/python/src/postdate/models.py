@@ -780,7 +780,7 @@ class Bucket(Model):
     """
     lag: int
     """
-    Milliseconds since the earliest message of the bucket that is not settled became due; 0 where none is due. Of another node's bucket: milliseconds by which the checkpoint lies behind now, where something is claimed beyond it.
+    Milliseconds since the earliest message of the bucket that is not settled became due; 0 where none is due. Of another node's bucket: milliseconds by which the checkpoint lies behind now, where something is claimed beyond it; what its owner has not claimed is not known. Of a bucket of nobody nothing is known: 0.
     """
 
 
@@ -1183,7 +1183,7 @@ class Stats(Model):
     """
     overdue_ms: int | None = None
     """
-    For how many milliseconds the earliest due message that is not settled has been due; 0: none is. Parked messages do not count. Only in the figures of all tenants, as are inHand and channelsDown.
+    For how many milliseconds the earliest due message that is not settled has been due; 0: none is. Parked messages and those in buckets of nobody do not count. Only in the figures of all tenants, as are inHand and channelsDown.
     """
     in_hand: int | None = None
     """

@@ -57,7 +57,7 @@ function Figures({ watch }: { watch: Watch }) {
       <Figure name="Nodes" value={count(alive)} alarm={lost} about={`alive, of ${count(watch.members.length)} that node ${watch.node} knows`} />
       <Figure name="Buckets" value={count(watch.buckets.length)} about="into which the messages are divided" />
       <Figure name="Without an owner" value={count(free)} alarm={free > 0} about="Buckets that nobody serves at present" />
-      <Figure name="Largest lag" value={lag > 0 ? ms(lag) : "none"} alarm={lag > lateMs} about="No message has been due for longer than this" />
+      <Figure name="Largest lag" value={lag > 0 ? ms(lag) : "none"} alarm={lag > lateMs} about="For how long the earliest message has been due, at most; of buckets without an owner it is not known" />
     </dl>
   );
 }
@@ -223,11 +223,16 @@ const bucketColumns: Column<BucketRow>[] = [
   { name: "Bucket", value: (b) => b.bucket, number: true },
   { name: "Owner", value: (b) => b.owner, cell: (b) => (b.owner ? <><i class={`swatch c${b.colour}`} />{b.owner}</> : "nobody") },
   { name: "Token", value: (b) => b.token, number: true, cell: (b) => count(b.token) },
-  { name: "Lag", value: (b) => b.lag, number: true, cell: (b) => (b.lag > lateMs ? <strong class="bad">{ms(b.lag)}</strong> : ms(b.lag)) },
+  { name: "Lag", value: (b) => b.lag, number: true, cell: (b) => <Lag of={b} /> },
   { name: "Settled up to", value: (b) => b.checkpoint ?? "", cell: (b) => (b.checkpoint ? <Time at={b.checkpoint} /> : "–") },
   { name: "Claimed up to", value: (b) => b.claimed ?? "", cell: (b) => (b.claimed ? <Time at={b.claimed} /> : "–") },
   { name: "Owner since", value: (b) => b.since ?? 0, cell: (b) => (b.since === undefined ? <small>before this page</small> : local(b.since)) },
 ];
+
+function Lag({ of: { owner, lag } }: { of: Schemas["Bucket"] }) {
+  if (owner === "") return <>–</>;
+  return lag > lateMs ? <strong class="bad">{ms(lag)}</strong> : <>{ms(lag)}</>;
+}
 
 function BucketTable({ watch, node }: { watch: Watch; node: string }) {
   const rows = useMemo(
@@ -242,7 +247,8 @@ function BucketTable({ watch, node }: { watch: Watch; node: string }) {
       <h2>{node ? `Buckets of ${node}` : "Buckets"}</h2>
       <p class="about">
         The token grows with each change of owner. The lag is how long the earliest message that is not settled has been due; of
-        another node's bucket it is what that can be at most.
+        another node's bucket it is what that can be at most, if the owner claims what falls due. Of a bucket without an owner it
+        is not known.
       </p>
       <Table label="Buckets" columns={bucketColumns} rows={rows} id={(b) => String(b.bucket)} sortable empty="No buckets." />
     </section>

@@ -53,7 +53,7 @@ function Figures({ stats }: { stats: Schemas["Stats"] }) {
         <Figure name="Lateness, p99" value={late ? ms(late.p99) : "–"} about="99 of 100 of them were confirmed within about this time after they were due" />
         {stats.overdueMs !== undefined && (
           <Figure name="Overdue" value={stats.overdueMs > 0 ? ms(stats.overdueMs) : "nothing"} alarm={stats.overdueMs > 10_000}
-            about="How long the earliest due message that is not settled has been due, apart from what waits for a channel that is paused or down" />
+            about="How long the earliest due message that is not settled has been due, apart from what waits for a channel that is paused or down, or in a bucket without an owner" />
         )}
         {stats.inHand !== undefined && <Figure name="In hand" value={count(stats.inHand)} about="Messages in the memory of nodes: due soon, or at a broker" />}
         {pending && <Figure name="Pending" value={count(pending.messages)} about={`Messages that are stored and not yet settled, with ${bytes(pending.bytes)} of payload`} />}
