@@ -76,6 +76,7 @@ api.use(door);
  * answer or a write got one that is not from Postdate, and NotMade if the call was given up.
  */
 export async function answer<T>(call: Promise<{ data?: T; error?: unknown; response: Response }>): Promise<T> {
+  const session = sessions.value;
   let result;
   try {
     result = await call;
@@ -87,7 +88,8 @@ export async function answer<T>(call: Promise<{ data?: T; error?: unknown; respo
   const { data, error, response } = result;
   if (response.ok) return data as T;
   const problem = asProblem(error, response);
-  if (response.status === 401 && (credential.value || caller.value)) leave(problem.detail);
+  // A late answer to a call of an earlier session says nothing of the credential of now.
+  if (response.status === 401 && sessions.value === session && (credential.value || caller.value)) leave(problem.detail);
   throw new Refusal(problem);
 }
 

@@ -15,11 +15,14 @@ export interface Config {
 
 export const config = signal<Config>();
 
-/** readConfig reads config once. It throws NoAnswer if the node does not answer. */
+/** readConfig reads config once. It throws NoAnswer if the node does not answer, or something else does in its place. */
 export async function readConfig(): Promise<Config> {
   if (!config.value) {
     try {
-      config.value = await (await fetch("/console/config.json", { credentials: "omit", cache: "no-store" })).json();
+      const response = await fetch("/console/config.json", { credentials: "omit", cache: "no-store" });
+      const said = await response.json();
+      if (!response.ok || typeof said.keys !== "boolean") unanswered(); // an error may be JSON too
+      config.value = said;
     } catch {
       unanswered();
     }

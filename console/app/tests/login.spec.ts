@@ -70,6 +70,29 @@ test("a reader sees the pages that its key is for, until the key is revoked or e
   await expect(page.getByText("This key is for no page of the console")).toBeVisible();
 });
 
+test("a refusal that comes late, for a call of an earlier session, does not end the session of now", async ({ guarded, page }) => {
+  const admin = await make(guarded, { tenant: "acme", scopes: ["admin", "ops:r"] });
+  let go: (() => void) | undefined;
+  await page.route("**/v1/tenants", async (route) => {
+    await new Promise<void>((done) => (go = done));
+    await route.continue();
+  });
+  await page.goto(`${guarded.url}/console/now`);
+  await logIn(page, admin.key);
+  await page.getByLabel("Act for tenant").focus(); // reads the tenants
+  await expect.poll(() => go !== undefined).toBe(true);
+  await page.getByRole("button", { name: "Log out" }).click();
+  await guarded.call("DELETE", `/v1/keys/${admin.id}`, undefined, adminKey);
+  await logIn(page, adminKey);
+  await expect(page.locator(".who")).toContainText("The operator's key");
+  const late = page.waitForResponse("**/v1/tenants");
+  go!();
+  expect((await late).status()).toBe(401);
+  await page.waitForResponse("**/v1/stats", { timeout: 30_000 }); // the page goes on
+  await expect(page.locator(".who")).toContainText("The operator's key");
+  expect(await stored(page)).toContain(adminKey);
+});
+
 test("a node that asks nobody needs no login, and one that does not answer is tried again", async ({ node, page }) => {
   await page.route("**/console/config.json", (route) => route.abort());
   await page.goto(`${node.url}/console/now`);
@@ -116,6 +139,27 @@ test.describe("at an issuer", () => {
     issuer.ended = true;
     await expect(page.getByRole("alert")).toHaveText(`${new URL(issuer.url).host} has ended the session: invalid_grant (it is used or has ended). Log in again.`);
     expect(Object.keys(JSON.parse(await stored(page))[0])).toEqual([]);
+  });
+
+  test("an error in place of what the node says of itself is no answer, before a login and on the way back", async ({ page }) => {
+    const config = "**/console/config.json";
+    const again = "This node does not answer. The console tries again by itself.";
+    const errors = [{ status: 502, json: { keys: true } }, { json: { message: "wait" } }];
+    let asked = 0;
+    const fail = () => page.route(config, (route) => route.fulfill(errors[asked++ % errors.length]));
+    await fail();
+    await page.goto(`${node.url}/console/now`);
+    await expect(page.getByRole("alert")).toHaveText(again);
+    await expect.poll(() => asked).toBeGreaterThanOrEqual(errors.length);
+    await expect(page.getByRole("alert")).toHaveText(again);
+    await page.unroute(config);
+    await toIssuer(page);
+    await fail();
+    await page.getByRole("link", { name: "Yes" }).click();
+    await expect(page.getByRole("alert")).toHaveText(again);
+    await page.unroute(config);
+    await expect(page.locator(".who summary")).toHaveText("alice");
+    await expect(page.getByText(/^Version/)).not.toHaveText("Version undefined");
   });
 
   test("a call that waits for a renewal goes to the tenant for which it was made, or nowhere", async ({ page }) => {
