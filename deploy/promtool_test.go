@@ -143,6 +143,7 @@ const (
 	badDay    = "a bad day with little traffic, after two good ones with much"
 	windows   = "the short windows end the alert"
 	allFail   = "all messages of a tenant fail for ten minutes"
+	noOwner   = "buckets have no owner, for two minutes"
 )
 
 func plants() []plant {
@@ -167,6 +168,10 @@ func plants() []plant {
 		{"service-levels", "postdate_deliveries:total[5m])) > 0)", "postdate_deliveries:total[5m])))", "nobody has messages, or makes requests"},
 		{"postdate", "max(postdate_overdue_seconds) > 10", "max(postdate_overdue_seconds) > 11", "messages are overdue, for a minute"},
 		{"postdate", "max(postdate_overdue_seconds) > 10", "max(postdate_overdue_seconds) >= 10", "messages are overdue, for a minute"},
+		{"postdate", "sum(postdate_buckets_held)", "max(postdate_buckets_held)", noOwner},
+		{"postdate", "sum(postdate_buckets_held) < max(postdate_buckets)", "sum(postdate_buckets_held) == 0", noOwner},
+		{"postdate", "for: 2m", "for: 1m", noOwner},
+		{"postdate", "for: 2m", "for: 0m", "buckets move, a node dies and another takes its buckets, and then no node answers"},
 		{"postdate", "for: 5m", "for: 3m", "channels are down, for five minutes"},
 	}
 	for _, level := range []string{"deliveries_late", "deliveries_failed", "requests_failed"} {

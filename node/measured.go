@@ -28,6 +28,9 @@ type measured struct {
 
 func measure(s store.Store, r prometheus.Registerer) *measured {
 	auto := promauto.With(r)
+	auto.NewGauge(prometheus.GaugeOpts{
+		Name: "postdate_buckets", Help: "Buckets of the store, held by a node or not.",
+	}).Set(float64(s.Buckets()))
 	return &measured{Store: s, looks: semaphore.NewWeighted(looksMax),
 		seconds: auto.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "postdate_store_seconds", Help: "Duration of store operations, the wait for the disk included.",

@@ -13,6 +13,7 @@ import (
 
 	"github.com/postdate/postdate"
 	"github.com/postdate/postdate/store"
+	"github.com/postdate/postdate/store/storetest"
 )
 
 // slowCount takes a second to count what is pending, which is one more each time, and hangs for a minute at the fourth.
@@ -79,7 +80,7 @@ func (h heldLooks) Pending(context.Context, string, postdate.Time) (store.Pendin
 // A few looks run at a time, whatever is asked: the others wait, and then have their answer.
 func TestLooksWaitForOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		held := heldLooks{begun: new(atomic.Int64), end: make(chan struct{})}
+		held := heldLooks{storetest.NewMem(1), new(atomic.Int64), make(chan struct{})}
 		metrics := prometheus.NewRegistry()
 		m := measure(held, metrics)
 		var asking sync.WaitGroup

@@ -26,6 +26,7 @@ type Metrics struct {
 	ended      *prometheus.CounterVec
 	marked     *prometheus.CounterVec
 	overdue    prometheus.Gauge
+	held       prometheus.Gauge
 	hand       prometheus.Gauge
 	down       prometheus.Gauge
 
@@ -72,6 +73,10 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		overdue: auto.NewGauge(prometheus.GaugeOpts{
 			Name: "postdate_overdue_seconds", Help: "How long the earliest due message that is not settled has been " +
 				"due; 0 where none is. Parked messages do not count.",
+		}),
+		held: auto.NewGauge(prometheus.GaugeOpts{
+			Name: "postdate_buckets_held",
+			Help: "Buckets that this node holds and may deliver from; none while its lease has ended.",
 		}),
 		hand: auto.NewGauge(prometheus.GaugeOpts{
 			Name: "postdate_messages_in_hand", Help: "Messages in memory: claimed and not settled.",
@@ -187,6 +192,7 @@ func (m *Metrics) Settled(ss []store.Settlement) {
 // Observe sets the gauges from v.
 func (m *Metrics) Observe(v View) {
 	m.overdue.Set(v.LongestOverdue().Seconds())
+	m.held.Set(float64(v.Held))
 	m.hand.Set(float64(v.Hand))
 	m.down.Set(float64(v.Down))
 }

@@ -13,6 +13,7 @@ import (
 type View struct {
 	Overdue map[int]postdate.Time // per bucket: the earliest due message in hand that is not settled
 	Hand    int                   // messages in memory
+	Held    int                   // buckets whose messages may go out: none while the lease has ended
 	Down    int                   // channels that take nothing, though nobody paused them
 	At      postdate.Now
 
@@ -38,6 +39,9 @@ func (m *Machine) Token(bucket int) uint64 {
 // View looks at every bucket and channel, so it is too slow for every step.
 func (m *Machine) View(now postdate.Now) View {
 	v := View{Overdue: map[int]postdate.Time{}, Hand: m.hand, At: now}
+	if m.leased(now) {
+		v.Held = len(m.buckets)
+	}
 	for _, b := range m.buckets {
 		if first := b.firstDue(); first <= now.Wall {
 			v.Overdue[b.hold.Bucket] = first

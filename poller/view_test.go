@@ -90,3 +90,23 @@ func TestLongestOverdue(t *testing.T) {
 		t.Errorf("of nothing it is %v", none)
 	}
 }
+
+// A bucket is held from when it is gained until it is lost, while the lease lets messages go out.
+func TestHeld(t *testing.T) {
+	b := newSleeper(t, nil)
+	held := func(what string, want int) {
+		t.Helper()
+		if got := b.m.View(b.now).Held; got != want {
+			t.Errorf("%s: %d are held, want %d", what, got, want)
+		}
+	}
+	held("one was gained", 1)
+	b.gain(1, nil)
+	held("another was gained", 2)
+	b.step(fence.Lost{Holds: []store.Hold{{Bucket: 0, Token: 1}}})
+	held("one was lost", 1)
+	b.now.Mono, b.now.Wall = b.now.Mono+time.Hour, b.now.Wall.Add(time.Hour)
+	held("the lease has ended", 0)
+	b.step(fence.LeaseUntil{Mono: b.now.Mono + time.Hour, Read: b.now})
+	held("the lease was renewed", 1)
+}
